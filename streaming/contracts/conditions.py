@@ -9,17 +9,20 @@ are read (``contracts.standing``): no commit is made because time passes, and a 
 #
 # - A spell begins and ends with a row of the change log, at the time of that row. Its key is cluster, condition and
 #   subject: "" for the cluster as a whole, otherwise a broker id; never a partition. Partitions that are offline or
-#   refuse writes have a spell for each incident that explains them, so that new trouble is told next to old trouble.
+#   refuse writes have a spell for each incident that explains them, so that new trouble is raised next to old trouble.
+#   What ends at the moment at which it began is taken back: rows of one moment come one by one.
 # - Spells of one key that follow each other within KEPT are one *chain*. A later spell inherits ``since``,
 #   ``incident_id`` and ``short_id`` of the first one: the labels of an alert do not change while a partition comes
-#   and goes.
+#   and goes. A broker that is missing from ISRs and one that is down are of one chain, since redundancy is lost in
+#   both; one that went down after it was missing counts as down since then. Moments (an unclean election) are of one
+#   chain within WINDOW, and only if one incident explains them.
 # - The incident of a chain may become known, or be merged into another one, for BOUND after its begin. Then its name is
-#   fixed. Nothing but a moment (an unclean election, which is named by its own row) is told before SETTLED, which is
-#   longer: the job may be that far behind what the exporter knows of time.
-# - ``standing`` tells, at a time of the data, which chains are to be told and how severe they are: by how long a spell
-#   lasts, or by how long spells last together within WINDOW. What is told stays told until KEPT after its end.
+#   fixed. Nothing but a moment, which is named by its own row, is raised before SETTLED, which is longer: the job may
+#   be that far behind what the exporter knows of time.
+# - ``standing`` says, at a time of the data, which chains are raised and how severe they are: by how long a spell
+#   lasts, or by how long spells last together within WINDOW. What is raised stays raised until KEPT after its end.
 #
-# Invariant: for any rows, and any later time or later rows, a chain that is told keeps its labels until it is over.
+# Invariant: for any rows, and any later time or later rows, a chain that is raised keeps its labels until it is over.
 # tests/contracts/test_standing.py.
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ RECENT: Final = 2 * HOUR
 
 
 class Condition(StrEnum):
-    """What may be wrong. The job writes spells of the first group; the exporter derives the others when it reads."""
+    """Trouble of a cluster. The job writes spells of the first group; the exporter derives the others when it reads."""
 
     OFFLINE = "offline_partitions"
     """Partitions have no leader."""
@@ -135,14 +138,19 @@ class Spell(NamedTuple):
 CONDITION: Final = columns_of(Spell)
 
 
+def chained_with(condition: Condition) -> Condition:
+    """Return the condition with whose spells those of another one are chained."""
+    return Condition.BROKER_DOWN if condition is Condition.UNDER_REPLICATED else condition
+
+
 class Rule(NamedTuple):
-    """When spells are told, and how severe they are.
+    """Rule by which spells are raised, and how severe they are.
 
     Attributes:
         severity: of an alert.
         lasting: microseconds that one spell must last.
         adding_up: microseconds that spells must last together within ``WINDOW``; None: only one spell counts.
-        kept: microseconds that it is told after its end.
+        kept: microseconds that it is raised after its end.
     """
 
     severity: Severity
@@ -164,4 +172,4 @@ RULES: Final[dict[Condition, Rule]] = {
     Condition.ISR_FLAPPING: Rule(Severity.WARNING, 0, kept=WINDOW),
     Condition.REASSIGNMENT_STUCK: Rule(Severity.WARNING, 2 * HOUR),
 }
-"""The rule of each condition that may be told. Times are the defaults of ``[alerts]``."""
+"""The rule of each condition that may be raised. Times are the defaults of ``[alerts]``."""

@@ -1,12 +1,15 @@
-"""Conditions to be told: which spells last long enough. Derived when rows are read; pure. Theory: ``conditions``."""
+"""The conditions that are raised at a moment: spells that last long enough. Derived when rows are read; pure.
+
+Theory: ``conditions``.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.conditions import HOUR, RULES, SECOND, SETTLED, WINDOW, Condition, Rule, Spell
+from streaming.contracts.conditions import HOUR, RULES, SECOND, SETTLED, WINDOW, Condition, Rule, Spell, chained_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,12 +24,12 @@ SLOT: Final = 300 * SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A condition that is told. Its labels, which are the first six fields, never change while it is.
+    """A condition that is raised. Its labels, which are the first six fields, never change while it is.
 
     Attributes:
-        cluster_id, condition, subject, severity, incident_id, short_id: who and what; the last two may be None.
+        cluster_id, condition, subject, severity, incident_id, short_id: what and whose; the last two may be None.
         since: when it began, UTC microseconds.
-        told_since: when it became severe enough.
+        raised_since: when it became severe enough.
         ended_at: when it ended; None while it lasts.
         partitions: how many it concerns, at most.
         topics, topic_count: as in :class:`streaming.contracts.conditions.Spell`.
@@ -39,7 +42,7 @@ class Standing:
     incident_id: str | None
     short_id: str | None
     since: int
-    told_since: int
+    raised_since: int
     ended_at: int | None
     partitions: int
     topics: tuple[str, ...]
@@ -47,71 +50,95 @@ class Standing:
 
 
 def standing(spells: Iterable[Spell], until: int, rules: Mapping[Condition, Rule] = RULES) -> Iterator[Standing]:
-    """Yield what is to be told at a time.
+    """Yield what is raised at a moment; no two of them have the same labels.
 
     Args:
         spells: all that last, and those that ended less than ``RECENT`` before.
-        until: up to when the change log is known, UTC microseconds; what began later does not count.
-        rules: conditions without a rule are not told.
+        until: up to when the change log is known, UTC microseconds; what is later does not count.
+        rules: conditions without a rule are not raised.
     """
     by_key: defaultdict[tuple[ClusterId, Condition, str], list[Spell]] = defaultdict(list)
-    for spell in sorted(spells, key=lambda spell: (spell.began_at, spell.condition_id)):
+    for spell in sorted(spells, key=_in_order):
         if spell.began_at <= until:
-            by_key[spell.cluster_id, Condition(spell.condition), spell.subject].append(spell)
-    for (_, condition, _), of_key in by_key.items():
-        if (rule := rules.get(condition)) is not None:
-            yield from _lasting(of_key, rule, until)
-        if (again := _AGAIN.get(condition)) is not None and (rule := rules.get(again)) is not None:
-            yield from _repeated(of_key, again, rule, until)
-        if condition is Condition.REASSIGNING and (rule := rules.get(Condition.REASSIGNMENT_STUCK)) is not None:
-            yield from _stuck(of_key, rule, until)
+            condition = chained_with(Condition(spell.condition))
+            by_key[spell.cluster_id, condition, spell.subject].append(_as_of(spell, until))
+    for of_key in by_key.values():
+        raised: dict[tuple[object, ...], Standing] = {}
+        for each in (*_lasting(of_key, rules, until), *_repeated(of_key, rules, until), *_stuck(of_key, rules, until)):
+            labels = (each.condition, each.severity, each.incident_id, each.short_id)
+            raised[labels] = each if labels not in raised else _together(raised[labels], each)
+        yield from raised.values()
 
 
-_AGAIN: Final = {Condition.BROKER_DOWN: Condition.RESTART_LOOP, Condition.UNDER_REPLICATED: Condition.ISR_FLAPPING}
+def _in_order(spell: Spell) -> tuple[int, int, str]:
+    return spell.began_at, spell.began_version, spell.condition_id
 
 
-def _lasting(spells: Sequence[Spell], rule: Rule, until: int) -> Iterator[Standing]:
-    """Yield the chains that have lasted long enough."""
+def _as_of(spell: Spell, until: int) -> Spell:
+    """Return a spell as it was known at a moment."""
+    ended_at = None if spell.ended_at is None or spell.ended_at > until else spell.ended_at
+    return spell._replace(condition=Condition(spell.condition), ended_at=ended_at)
+
+
+def _together(one: Standing, other: Standing) -> Standing:
+    """Return one for two with the same labels, of which an earlier chain is not over yet."""
+    first, second = sorted((one, other), key=lambda each: (each.since, each.raised_since))
+    ends = [first.ended_at, second.ended_at]
+    return replace(
+        first,
+        raised_since=min(first.raised_since, second.raised_since),
+        ended_at=None if None in ends else max(end for end in ends if end is not None),
+        partitions=max(first.partitions, second.partitions),
+    )
+
+
+def _lasting(spells: Sequence[Spell], rules: Mapping[Condition, Rule], until: int) -> Iterator[Standing]:
+    """Yield the chains that have lasted long enough, under the condition by which they did first."""
     chains: defaultdict[tuple[int, str | None], list[Spell]] = defaultdict(list)
     for spell in spells:
         chains[spell.since, spell.incident_id].append(spell)
     for chain in chains.values():
-        told_since = min(
-            (at for each in chain if (at := _reached(each, spells, rule, until)) is not None), default=None
-        )
-        if told_since is not None and _is_told(chain, rule, until):
-            yield _told(chain, Condition(chain[0].condition), rule, told_since)
+        reached = [
+            (at, each)
+            for each in chain
+            if (rule := rules.get(each.condition)) is not None
+            and (at := _reached(each, spells, rule, until)) is not None
+        ]
+        if reached:
+            at, by = min(reached, key=lambda each: (each[0], each[1].began_version, each[1].condition_id))
+            if _is_raised(chain, rules[by.condition], until):
+                yield _standing(chain, by.condition, rules[by.condition], at)
 
 
 def _reached(spell: Spell, spells: Sequence[Spell], rule: Rule, until: int) -> int | None:
     """Return when a spell became severe enough; None if it did not until it ended, or until now."""
-    end = until if spell.ended_at is None else min(spell.ended_at, until)
+    end = until if spell.ended_at is None else spell.ended_at
     if not rule.lasting:
         return spell.began_at
     moments = [spell.began_at + rule.lasting]
     if rule.adding_up is not None and (before := _before(spell, spells)):
         moments.append(spell.began_at + max(0, rule.adding_up - before))
-    at = max(min(moments), spell.began_at + SETTLED)
+    at = max(min(moments), spell.since + SETTLED)
     return at if at <= end else None
 
 
 def _before(spell: Spell, spells: Sequence[Spell]) -> int:
-    """Return for how long other spells lasted together in the window before one began."""
+    """Return for how long spells of the same condition lasted together in the window before one began."""
     total, upto = 0, spell.began_at - WINDOW
     for each in spells:
         end = spell.began_at if each.ended_at is None else min(each.ended_at, spell.began_at)
-        if each is not spell and end > upto:
+        if each.condition is spell.condition and each.began_at < spell.began_at and end > upto:
             total += end - max(each.began_at, upto)
             upto = end
     return total
 
 
-def _is_told(chain: Sequence[Spell], rule: Rule, until: int) -> bool:
+def _is_raised(chain: Sequence[Spell], rule: Rule, until: int) -> bool:
     ends = [each.ended_at for each in chain]
     return None in ends or until - max(end for end in ends if end is not None) < rule.kept
 
 
-def _told(chain: Sequence[Spell], condition: Condition, rule: Rule, told_since: int) -> Standing:
+def _standing(chain: Sequence[Spell], condition: Condition, rule: Rule, raised_since: int) -> Standing:
     first, last = chain[0], max(chain, key=lambda spell: spell.partitions)
     ends = [each.ended_at for each in chain]
     return Standing(
@@ -122,7 +149,7 @@ def _told(chain: Sequence[Spell], condition: Condition, rule: Rule, told_since: 
         incident_id=first.incident_id,
         short_id=first.short_id,
         since=first.since,
-        told_since=told_since,
+        raised_since=raised_since,
         ended_at=None if None in ends else max(end for end in ends if end is not None),
         partitions=last.partitions,
         topics=last.topics,
@@ -130,20 +157,41 @@ def _told(chain: Sequence[Spell], condition: Condition, rule: Rule, told_since: 
     )
 
 
-def _repeated(spells: Sequence[Spell], condition: Condition, rule: Rule, until: int) -> Iterator[Standing]:
+def _repeated(spells: Sequence[Spell], rules: Mapping[Condition, Rule], until: int) -> Iterator[Standing]:
     """Yield that spells began again and again within an hour; what explains one of them does not name the others."""
-    begins = [spell.began_at for spell in spells]
-    counted = begins if condition is Condition.RESTART_LOOP else sorted({begin // SLOT * SLOT for begin in begins})
-    many = RESTARTS_OF_A_LOOP if condition is Condition.RESTART_LOOP else FLAPPING_SLOTS
-    moments = [last for first, last in zip(counted, counted[many - 1 :], strict=False) if last - first < HOUR]
-    if moments and until - moments[-1] < rule.kept:
-        unnamed = [each._replace(incident_id=None, short_id=None, ended_at=None) for each in spells]
-        yield _told(unnamed, condition, rule, moments[0])
+    for condition, of, times in _AGAIN:
+        rule, begins = rules.get(condition), _begins(spells, of)
+        counted = sorted({begin // SLOT * SLOT for begin in begins}) if condition is Condition.ISR_FLAPPING else begins
+        moments = [last for first, last in zip(counted, counted[times - 1 :], strict=False) if last - first < HOUR]
+        if rule is not None and moments and until - moments[-1] < rule.kept:
+            unnamed = [
+                each._replace(since=each.began_at, incident_id=None, short_id=None, ended_at=None)
+                for each in spells
+                if each.condition is of
+            ]
+            yield _standing(unnamed, condition, rule, moments[0])
 
 
-def _stuck(spells: Sequence[Spell], rule: Rule, until: int) -> Iterator[Standing]:
+def _begins(spells: Sequence[Spell], condition: Condition) -> list[int]:
+    """Return when spells of a condition began; what turned out to be the begin of another one is none of its own."""
+    others = {each.began_at for each in spells if each.condition is not condition}
+    is_first = condition is Condition.BROKER_DOWN
+    return [
+        each.began_at for each in spells if each.condition is condition and (is_first or each.began_at not in others)
+    ]
+
+
+_AGAIN: Final = (
+    (Condition.RESTART_LOOP, Condition.BROKER_DOWN, RESTARTS_OF_A_LOOP),
+    (Condition.ISR_FLAPPING, Condition.UNDER_REPLICATED, FLAPPING_SLOTS),
+)
+
+
+def _stuck(spells: Sequence[Spell], rules: Mapping[Condition, Rule], until: int) -> Iterator[Standing]:
     """Yield that a reassignment has not got on for long."""
+    if (rule := rules.get(Condition.REASSIGNMENT_STUCK)) is None:
+        return
     for spell in spells:
         at = (spell.progressed_at or spell.began_at) + rule.lasting
-        if spell.ended_at is None and at <= until:
-            yield _told([spell], Condition.REASSIGNMENT_STUCK, rule, at)
+        if spell.condition is Condition.REASSIGNING and spell.ended_at is None and at <= until:
+            yield _standing([spell], Condition.REASSIGNMENT_STUCK, rule, at)

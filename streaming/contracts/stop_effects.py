@@ -49,7 +49,7 @@ class ReplicationShape(Protocol):
         """Writes with ``acks=all`` are refused; None while unknown."""
 
 
-class Condition(NamedTuple):
+class RestartCondition(NamedTuple):
     """An effect that depends on other brokers.
 
     Attributes:
@@ -101,10 +101,14 @@ def _avoidance(partition: ReplicationShape) -> str:
     return UNAVOIDABLE_UNDER_MIN_ISR if len(partition.isr) > 1 else UNAVOIDABLE_OFFLINE
 
 
-def condition(name: str) -> Condition | None:
+def condition(name: str) -> RestartCondition | None:
     """Read the name of an effect that depends on other brokers; None for any other name."""
     kind, _, brokers = name.partition("/")
-    return Condition(kind == _UNLESS, frozenset(map(int, brokers.split(",")))) if kind in {_UNLESS, _WAITS} else None
+    return (
+        RestartCondition(kind == _UNLESS, frozenset(map(int, brokers.split(","))))
+        if kind in {_UNLESS, _WAITS}
+        else None
+    )
 
 
 def _effect(kind: str, brokers: Collection[int]) -> str:

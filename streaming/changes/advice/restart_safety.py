@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from streaming.changes.advice.suspects import SuspectTally
     from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.state import BrokerState, ClusterState
-    from streaming.contracts.stop_effects import Condition
+    from streaming.contracts.stop_effects import RestartCondition
 
 # Voters are reported each half minute, and that is written down once a minute.
 QUORUM_FRESH: Final = 180_000_000
-_NO_CONDITIONS: Final[tuple[tuple[Condition, int], ...]] = ()
+_NO_CONDITIONS: Final[tuple[tuple[RestartCondition, int], ...]] = ()
 
 
 class RestartAdvice(NamedTuple):
@@ -129,7 +129,7 @@ class _Stop:
 
     broker: BrokerState
     names: dict[str, int]
-    conditions: tuple[tuple[Condition, int], ...] = _NO_CONDITIONS
+    conditions: tuple[tuple[RestartCondition, int], ...] = _NO_CONDITIONS
 
     @property
     def is_up(self) -> bool:

@@ -1,30 +1,34 @@
-"""The one condition that a broker is in, if any. Pure."""
+"""Brokers that are down, or missing from ISRs: each is in one condition at most. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.contracts.conditions import Condition
+from streaming.contracts.conditions import OF_BROKERS, Condition
+from streaming.contracts.events import Subject
 
 if TYPE_CHECKING:
-    from streaming.changes.incidents.context import ClusterContext
+    from collections.abc import Iterable, Mapping
+
+    from streaming.changes.conditions.chains import LiveSpell, SpellBook
+    from streaming.changes.incidents.context import ChangeRow, ClusterContext
     from streaming.changes.incidents.incident import Incident
 
 
 def broker_condition(broker: int, was: Condition | None, context: ClusterContext) -> Condition | None:
     """Return the condition of a broker.
 
-    A broker that was down is, until it serves all of its replicas again. One that was missing from ISRs before work on
-    it was announced is not missing by plan.
+    One that was down is, until it serves all of its replicas again. One that was missing from ISRs before work on it
+    was announced is not missing by plan.
 
     Args:
         broker: its id.
         was: its condition before.
         context: of its cluster, as it is now.
     """
-    is_lacking, is_down = context.lacking[broker] > 0, context.is_down(broker)
-    if not is_lacking:
+    if context.lacking[broker] <= 0:
         return None
+    is_down = context.is_down(broker)
     if was is Condition.BROKER_DOWN:
         return was
     if context.has_open_lease(broker) and (is_down or was is not Condition.UNDER_REPLICATED):
@@ -37,3 +41,58 @@ def explains(incident: Incident, broker: int) -> bool:
     if broker in incident.lost or broker in incident.planned or broker in incident.blamed:
         return True
     return any(left == broker for _, left in incident.departures)
+
+
+class BrokerConditions:
+    """The conditions of the brokers of one cluster."""
+
+    def __init__(self, book: SpellBook, context: ClusterContext) -> None:
+        """Continue with the spells of a book that last."""
+        self._book, self._context = book, context
+        self._spells = {int(spell.subject): spell for spell in book.open_ones() if spell.condition in OF_BROKERS}
+
+    def follow(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
+        """Follow a row.
+
+        Args:
+            row: the row.
+            touched: the incidents that it has changed, by id, and that stand.
+        """
+        if row.lacking != row.lacking_before:
+            self.look({*row.lacking, *row.lacking_before}, row, touched)
+        elif row.subject == Subject.BROKER:
+            self.look((row.broker,), row, touched)
+        elif row.all_lacking:
+            self.look((broker for broker, _ in row.all_lacking), row, touched)
+
+    def look_at_all(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
+        """Look at every broker."""
+        self.look({*self._context.lacking, *self._context.down, *self._spells}, row, touched)
+
+    def look(self, brokers: Iterable[int], row: ChangeRow, touched: Mapping[str, Incident]) -> None:
+        """Begin and end spells of brokers by what is so now."""
+        for broker in sorted(brokers):
+            spell = self._spells.get(broker)
+            was = None if spell is None else spell.condition
+            now = broker_condition(broker, was, self._context)
+            if now is not was:
+                spell = self._change(broker, now, row, touched)
+            if spell is not None and (lacking := self._context.lacking[broker]) > spell.partitions:
+                spell.partitions = lacking
+                self._book.note(spell)
+
+    def _change(
+        self, broker: int, now: Condition | None, row: ChangeRow, touched: Mapping[str, Incident]
+    ) -> LiveSpell | None:
+        """End the spell of a broker, and begin another one; one that went down was missing before."""
+        before = self._spells.pop(broker, None)
+        if before is not None:
+            self._book.end(before, row)
+        if now is None:
+            return None
+        incident_id = next((name for name, each in touched.items() if explains(each, broker)), None)
+        is_worse = now is Condition.BROKER_DOWN and before is not None
+        is_worse = is_worse and before is not None and before.condition is Condition.UNDER_REPLICATED
+        begun = self._book.begin(now, str(broker), row, incident_id, follows=before if is_worse else None)
+        self._spells[broker] = begun
+        return begun

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.conditions import BOUND, KEPT, RECENT, WINDOW, Condition, Spell
+from streaming.contracts.conditions import BOUND, KEPT, RECENT, WINDOW, Condition, Spell, chained_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,12 +86,12 @@ class SpellBook:
         chains: dict[tuple[object, ...], Chain] = {}
         for each in sorted(spells, key=lambda spell: (spell.began_at, spell.condition_id)):
             condition = Condition(each.condition)
-            key = (_family(condition), each.subject, each.since, each.incident_id)
+            key = (chained_with(condition), each.subject, each.since, each.incident_id)
             chain = chains.setdefault(key, Chain(each.since, each.incident_id, each.short_id, []))
             values = {name: getattr(each, name) for name in _OWN}
             live = LiveSpell(**{**values, "condition": condition, "chain": chain})
             chain.spells.append(live)
-            self._of_key.setdefault((_family(condition), each.subject), []).append(live)
+            self._of_key.setdefault((chained_with(condition), each.subject), []).append(live)
         self.unsettled = list(chains.values())
 
     def open_ones(self) -> list[LiveSpell]:
@@ -106,7 +106,7 @@ class SpellBook:
         incident_id: str | None,
         follows: LiveSpell | None = None,
     ) -> LiveSpell:
-        """Begin a spell with a row; one that ended at this moment, and was explained alike, goes on.
+        """Begin a spell with a row; one that ended at this moment, and was explained alike, lasts on.
 
         Args:
             condition: what is wrong.
@@ -116,7 +116,7 @@ class SpellBook:
             follows: it began with this one, which has just ended.
         """
         began_at = row.time if follows is None else min(row.time, follows.began_at)
-        spells = self._of_key.setdefault((_family(condition), subject), [])
+        spells = self._of_key.setdefault((chained_with(condition), subject), [])
         over = [spell for spell in spells if spell.ended_at is not None and began_at - spell.ended_at <= KEPT]
         for spell in reversed(over):
             is_alike = (spell.condition, spell.explained_by) == (condition, incident_id)
@@ -141,7 +141,7 @@ class SpellBook:
 
     def moment(self, condition: Condition, row: ChangeRow, incident_id: str | None) -> LiveSpell:
         """Note a moment: it is named by its own row, and joins the one just before it that was explained alike."""
-        spells = self._of_key.setdefault((_family(condition), ""), [])
+        spells = self._of_key.setdefault((chained_with(condition), ""), [])
         alike = [each for each in spells if each.explained_by == incident_id and each.ended_at is not None]
         before = max(alike, key=_newest, default=None)
         if before is None or before.ended_at is None or row.time - before.ended_at > WINDOW:
@@ -191,8 +191,8 @@ class SpellBook:
         self.note(spell)
 
     def withdraw(self, spell: LiveSpell) -> None:
-        """Take a spell back: nobody need know of it."""
-        self._of_key[_family(spell.condition), spell.subject].remove(spell)
+        """Take a spell back, as if it had never begun."""
+        self._of_key[chained_with(spell.condition), spell.subject].remove(spell)
         spell.chain.spells.remove(spell)
         if not spell.chain.spells and spell.chain in self.unsettled:
             self.unsettled.remove(spell.chain)
@@ -213,11 +213,6 @@ class SpellBook:
         changed = {key: None if spell is None else spell.row() for key, spell in self.changed.items()}
         self.changed = {}
         return changed
-
-
-def _family(condition: Condition) -> Condition:
-    """Return the condition whose chains the spells of one are in."""
-    return Condition.BROKER_DOWN if condition is Condition.UNDER_REPLICATED else condition
 
 
 def _unused(condition_id: str, spells: Iterable[LiveSpell]) -> str:

@@ -58,8 +58,8 @@ HARM: Final = frozenset({EventKind.UNDER_MIN_ISR_BEGAN, EventKind.OFFLINE})
 """The events of a step after which a partition refuses writes."""
 
 
-class State(IntEnum):
-    """State of a partition that conditions count; the second and third are the places of tallies of incidents."""
+class DegradedState(IntEnum):
+    """State that conditions count; the second and third are places of the tallies of incidents."""
 
     MINIMUM_UNKNOWN = 0
     """It lacks replicas, and its minimum is unknown."""
@@ -70,7 +70,9 @@ class State(IntEnum):
     MOVING = 4
 
 
-STATES_OF: Final = tuple(tuple(state for state in State if sum_ >> state & 1) for sum_ in range(1 << len(State)))
+STATES_OF: Final = tuple(
+    tuple(state for state in DegradedState if sum_ >> state & 1) for sum_ in range(1 << len(DegradedState))
+)
 """The states by the sum of them."""
 
 
@@ -83,10 +85,12 @@ class ChangeRow(NamedTuple):
     its rack, whether it is registered and not fenced, and the leases of planned work on it. Of a cluster: its
     controller, the kind of its primary source, ``unobserved``, and ``blind_since``: while a full report closes a gap in
     which it was not observed, the begin of that gap, otherwise 0; ``watermark``: up to when it was observed before, 0
-    if never. Of a source: its time and its events. ``states``: the sum of 1 << ``State`` over the states of a partition,
-    0 of one that is deleted or diskless; ``lacking``: its replicas that do not serve it, without those that are being
-    added. Of partitions together (subject ``BASELINE``): leader, follower in its ISR, and how often; how many are in each
-    state; and lacking broker, and how often.
+    if never. Of a source: its time and its events.
+
+    ``states``: the sum of 1 << ``DegradedState`` over the states of a partition, 0 of one that is deleted or diskless;
+    ``lacking``: its replicas that do not serve it, without those that are being added; ``needs_all``: it cannot spare
+    one. Of partitions together (subject ``BASELINE``): leader, follower in its ISR, and how often; how many are in each
+    state; lacking broker, and how often.
     """
 
     version: int
@@ -170,13 +174,13 @@ class ClusterContext:
     """Name of the cluster; that of a row may be another one's, of a collector that calls it differently."""
     blind_since: int = 0
     """While a full report closes a gap without observation of the cluster: the begin of the gap; otherwise 0."""
-    in_states: list[int] = field(default_factory=lambda: [0] * len(State))
-    """Number of partitions in each ``State``."""
+    in_states: list[int] = field(default_factory=lambda: [0] * len(DegradedState))
+    """Number of partitions in each ``DegradedState``."""
     lacking: Counter[int] = field(default_factory=Counter)
     """Number of partitions that each broker is a replica of and does not serve."""
 
     now: int = field(default=0, compare=False)
-    """Of a context that was read from tables: the time of the newest change of its partitions."""
+    """Time of the newest change of its partitions, if it was read from tables."""
     cluster_id: str = field(default="", compare=False)
     version: int = field(default=-1, compare=False)
 
@@ -228,7 +232,7 @@ class ClusterContext:
 
     def add_degraded(self, in_states: Iterable[int], lacking: Iterable[tuple[int, int]], sign: int = 1) -> None:
         """Count partitions of which there is no single row: how many are in each state; lacking broker, how many."""
-        for state, count in zip(State, in_states, strict=True):
+        for state, count in zip(DegradedState, in_states, strict=True):
             self.in_states[state] += sign * count
         for broker, count in lacking:
             self.lacking[broker] += sign * count

@@ -14,11 +14,11 @@ batches changes nothing, and how far other sources are ahead.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from streaming.changes.advice.suspects import removal_suspects
-from streaming.changes.conditions.fold import ConditionFold
 from streaming.changes.incidents.context import FAMILY_OF, HARM, UNRELATED, ChangeRow, ClusterContext, Family
 from streaming.changes.incidents.incident import EVIDENCE_KEPT, HEALTHY, Incident
 from streaming.changes.incidents.lag_attribution import merged_episode
@@ -43,9 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streaming.changes.state import ConfiguredTimes
-    from streaming.contracts.conditions import Spell
     from streaming.contracts.identifiers import BrokerId
 
+RowFollower = Callable[[ChangeRow, ClusterContext, list[Incident], dict[str, Incident]], None]
+"""Follows a row that was applied: with the context and the incidents of its cluster, and those that it has changed."""
 _STANDALONE: Final = frozenset({Family.MOVE, Family.CONTROLLER})
 
 
@@ -57,10 +58,9 @@ class IncidentFold:
         gaps: IncidentGaps,
         incidents: Iterable[Incident] = (),
         contexts: Mapping[str, ClusterContext] | None = None,
-        spells: Iterable[Spell] = (),
+        follow: RowFollower | None = None,
     ) -> None:
-        self._incidents = RememberedIncidents(gaps, incidents)
-        self.conditions = ConditionFold(spells)
+        self._incidents, self._follow = RememberedIncidents(gaps, incidents), follow
         self.contexts: defaultdict[str, ClusterContext] = defaultdict(ClusterContext, contexts or {})
 
     def fold(self, rows: Iterable[ChangeRow]) -> list[Incident]:
@@ -74,7 +74,6 @@ class IncidentFold:
         for row in rows:
             context = self.contexts[row.cluster_id]
             row = context.with_name(row)  # noqa: PLW2901 - of one cluster all rows have one name
-            conditions = self.conditions.of(row.cluster_id, context, self._incidents.of(row))
             self._incidents.touched = {}
             if context.moves_time(row):
                 self._incidents.pass_time(row, context.times, context.held(row.time))
@@ -82,15 +81,13 @@ class IncidentFold:
                 context.follow(row)
             if (step := _STEPS.get(row.subject)) is not None:
                 step(self, row)
-            conditions.follow(row, self._incidents.of(row), self._incidents.touched)
+            if self._follow is not None:
+                self._follow(row, context, self._incidents.of(row), self._incidents.touched)
         return list(self._incidents.changed.values())
 
-    def reconciled(self) -> dict[str, Spell | None]:
-        """Make the spells of conditions agree with what contexts and incidents say; return those that have changed."""
-        for cluster_id, context in self.contexts.items():
-            incidents = self._incidents.of_cluster(cluster_id)
-            self.conditions.of(cluster_id, context, incidents).reconcile(incidents)
-        return self.conditions.take_changed()
+    def of_cluster(self, cluster_id: str) -> list[Incident]:
+        """Return the incidents of a cluster that may still change."""
+        return self._incidents.of_cluster(cluster_id)
 
     @property
     def number_steps(self) -> list[NumberStep]:

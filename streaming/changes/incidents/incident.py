@@ -164,7 +164,7 @@ class Incident:
     topics: dict[str, str] = field(default_factory=dict)
     held: dict[TopicPartition, DegradedPartition] = field(default_factory=dict)
     alike: Counter[DegradedPartition] = field(default_factory=Counter)
-    """How many partitions are held alike; very many are. Follows from ``held``."""
+    """Number of partitions that are held alike: very many are. Follows from ``held``."""
     moving: set[TopicPartition] = field(default_factory=set)
     unobserved: int | None = None
     """Time in all without observation, as the cluster's partitions have it; None before the first of their rows."""
@@ -214,7 +214,7 @@ class Incident:
         stopped = self.planned - self.lost - self.overdue
         are_alike = self.alike.items()
         return sum(
-            many for held, many in are_alike if held.needs_all and held.states[place] and held.missing <= stopped
+            count for held, count in are_alike if held.needs_all and held.states[place] and held.missing <= stopped
         )
 
     @property
@@ -271,9 +271,9 @@ class Incident:
         states = (row.is_under_replicated, row.is_under_min_isr, row.is_offline)
         if row.is_deleted or not now or not (True in states or row.is_moving):
             states = HEALTHY.states
-            self._keep(key, None)
+            self._set_held(key, None)
         else:
-            self._keep(key, degraded(now, states, row.needs_all))
+            self._set_held(key, degraded(now, states, row.needs_all))
             if row.is_under_min_isr:
                 self.refused.add(row.topic_id)
             if row.is_minimum_unknown:
@@ -291,7 +291,7 @@ class Incident:
             self._end_episode(row.time, times)
         return self.held.get(key, HEALTHY) != before or len(self.harmed_by) > harmed
 
-    def _keep(self, key: TopicPartition, after: DegradedPartition | None) -> None:
+    def _set_held(self, key: TopicPartition, after: DegradedPartition | None) -> None:
         """Set how a partition is degraded; None: it is not."""
         before = self.held.get(key)
         if after is before:

@@ -1,7 +1,7 @@
 """The ``conditions`` table: the spells of conditions, committed before the incidents that they follow with.
 
-Spells that last, and those that ended not long ago, are in files that each write replaces; older ones are appended, as of
-closed incidents. So a write costs what lasts, not what was.
+Spells that last, and those that ended not long ago, are in files that each write replaces; older ones are appended.
+So a write costs what lasts, not what was.
 """
 
 # Theory of operation

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.changes.incidents.context import BASELINE, STATES_OF, ChangeRow, State
+from streaming.changes.incidents.context import BASELINE, STATES_OF, ChangeRow, DegradedState
 from streaming.changes.incidents.document import encode_incident
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.changes.incidents.rules import class_of, is_rolling, suspects_of
@@ -94,11 +94,11 @@ def _baselines(
 
 
 def in_states_of(keys: pa.Array, states: pa.Array) -> dict[Any, tuple[int, ...]]:
-    """Count partitions by key, in each ``State``; ``states`` are the sums of each of them."""
+    """Count partitions by key, in each ``DegradedState``; ``states`` are the sums of each of them."""
     counted: dict[Any, list[int]] = {}
     sums = pa.table([keys, states], ["key", "states"]).group_by(["key", "states"]).aggregate([([], "count_all")])
     for row in sums.to_pylist():
-        counts = counted.setdefault(row["key"], [0] * len(State))
+        counts = counted.setdefault(row["key"], [0] * len(DegradedState))
         for state in STATES_OF[row["states"]]:
             counts[state] += row["count_all"]
     return {key: tuple(counts) for key, counts in counted.items()}
@@ -115,14 +115,14 @@ def lacking_of(keys: pa.Array, state: Callable[[str], pa.Array]) -> dict[Any, tu
 
 
 def states_of(state: Callable[[str], pa.Array]) -> pa.Array:
-    """Return, per partition, the sum of 1 << ``State``; 0 of one that is deleted or diskless, or of no state."""
+    """Return, per partition, the sum of 1 << ``DegradedState``; 0 of one that is deleted or diskless, or of none."""
     is_lacking, at_minimum = state("is_under_replicated"), state("is_at_min_isr")
     holds = {
-        State.MINIMUM_UNKNOWN: pc.and_(is_lacking, pc.is_null(state("min_isr_effective"))),
-        State.UNDER_MIN_ISR: state("is_under_min_isr"),
-        State.OFFLINE: state("is_offline"),
-        State.AT_MIN_ISR: pc.and_kleene(is_lacking, at_minimum),
-        State.MOVING: _is_moving(state),
+        DegradedState.MINIMUM_UNKNOWN: pc.and_(is_lacking, pc.is_null(state("min_isr_effective"))),
+        DegradedState.UNDER_MIN_ISR: state("is_under_min_isr"),
+        DegradedState.OFFLINE: state("is_offline"),
+        DegradedState.AT_MIN_ISR: pc.and_kleene(is_lacking, at_minimum),
+        DegradedState.MOVING: _is_moving(state),
     }
     each = (pc.multiply(pc.fill_null(held, False).cast(pa.int32()), 1 << number) for number, held in holds.items())
     return pc.if_else(_is_left_out(state), 0, reduce(pc.add, each))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from streaming.changes.conditions.fold import ConditionFold
 from streaming.changes.incidents.document import decode_incident
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.incidents.short_ids import IncidentNumbers
@@ -104,7 +105,7 @@ class IncidentsTable:
 
     @property
     def continued(self) -> Continued:
-        """What a fold needs to continue from here."""
+        """Input of a fold that continues from here."""
         return Continued(tuple(row["carried"] for row in self._open.values()), self._conditions.spells)
 
     def _end_where_changes_expired(self, expired_upto: int) -> bool:
@@ -241,7 +242,7 @@ class FoldedIncidents(NamedTuple):
 
 
 class Continued(NamedTuple):
-    """What a fold needs to continue: the incidents that may still change, encoded, and the newest spells."""
+    """Input of a fold that continues: the incidents that may still change, encoded, and the newest spells."""
 
     incidents: Sequence[str] = ()
     spells: Sequence[Spell] = ()
@@ -271,11 +272,14 @@ class IncidentRows:
         incidents = map(decode_incident, continued.incidents)
         own = (each for each in incidents if clusters is None or each.cluster_id in clusters)
         spells = (each for each in continued.spells if clusters is None or each.cluster_id in clusters)
-        self._gaps, self._incidents = gaps, IncidentFold(gaps, own, contexts, spells)
+        self._gaps, self._conditions = gaps, ConditionFold(spells)
+        self._incidents = IncidentFold(gaps, own, contexts, self._conditions.follow)
 
     def reconciled(self) -> Mapping[str, Spell | None]:
         """Make the spells agree with what is, and return those that have changed."""
-        return self._incidents.reconciled()
+        for cluster_id, context in self._incidents.contexts.items():
+            self._conditions.reconcile(cluster_id, context, self._incidents.of_cluster(cluster_id))
+        return self._conditions.take_changed()
 
     def fold(self, added: Iterable[tuple[int, pa.Table]]) -> FoldedIncidents:
         """Apply versions of the change log, oldest first."""
@@ -285,7 +289,7 @@ class IncidentRows:
             for incident in self._incidents.fold(rows_of(rows, version)):
                 changed[incident.incident_id] = incident, version, self._incidents.times(incident.cluster_id)
             steps += self._incidents.number_steps
-        spells = tuple(self._incidents.conditions.take_changed().items())
+        spells = tuple(self._conditions.take_changed().items())
         return FoldedIncidents([self._changed(*each) for each in changed.values()], steps, spells)
 
     def _changed(self, incident: Incident, version: int, times: ConfiguredTimes) -> ChangedIncident:

@@ -72,7 +72,7 @@ ROWS_OF_A_SHARD: Final = 1 << 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIncidents:
-    """What the fold of incidents needs to continue at the version of a task, and the gaps between incidents."""
+    """Input of the fold of incidents to continue at the version of a task, and the gaps between incidents."""
 
     gaps: IncidentGaps
     continued: Continued
