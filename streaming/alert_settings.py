@@ -1,7 +1,7 @@
 """The section ``[alerts]``: which alerts there are, how severe they are and when they fire, and of what there are none.
 
-What it says holds everywhere: for the series of conditions, which the exporter exposes, as for the rules over them and
-for the boards. One alert is ``[alerts.rules.NAME]``; a wrong name is answered with those that are right.
+It holds everywhere: for the series of conditions, which the exporter exposes, for the rules over them and for the
+boards. One alert is ``[alerts.rules.NAME]``; a wrong name is answered with those that are right.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ADDED_UP: Final = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertChange:
-    """What one alert has instead of its defaults; None, or "", is the default.
+    """Values of one alert instead of its defaults; None, or "", is the default.
 
     Attributes:
         severity: its gravest one: critical, warning or info.
@@ -144,7 +144,7 @@ def check_alerts(alerts: AlertsSettings) -> None:
         raise ConfigurationError('alerts.severity_names has an empty name; write one, for example "critical" = "page"')
 
 
-# What follows for conditions.
+# Rules and severities of conditions, as configured.
 
 
 def change_of(alerts: AlertsSettings, condition: Condition) -> tuple[Alert | None, AlertChange]:

@@ -24,45 +24,40 @@ _SKEW_LEAST_PARTITIONS: Final = 20
 
 def hygiene(settings: Settings) -> Iterator[Rule]:
     """Yield the rules of hygiene."""
+    yield from _of_cluster(settings)
+    yield from _of_brokers(settings)
+
+
+def _of_cluster(settings: Settings) -> Iterator[Rule]:
     own = scope(settings)
     share = f"{clusters.OFF_PREFERRED_LEADER.now(own)} / on (cluster) {clusters.PARTITIONS.now()}"
     whole = f"{clusters.UNDER_REPLICATED.now()} == 0"
     least = threshold("IsrwatchLeadersNotPreferred", settings)
-    yield _finding(
-        "LeadersNotPreferred",
-        f"{share} > {least:g}\nand on (cluster) {whole}",
-        f"Leaders of {_CLUSTER} have not returned to their preferred brokers: load is uneven. First: elect them",
-        settings,
-        _BROKERS,
-    )
     broken = f'weakness=~"{"|".join(BROKEN_SETTINGS)}"'
-    yield _finding(
-        "TopicsMisconfigured",
-        f"{clusters.WEAK_TOPICS.now(own, broken, by=('cluster',))} > 0",
-        f"Topics of {_CLUSTER} have invalid durability settings. First: correct what isrwatch state --settings lists",
-        settings,
-    )
-    yield _finding(
-        "ThrottleLeft",
-        f"{clusters.LEFT_THROTTLES.now(own)} > 0",
-        f"Replication of {_CLUSTER} is throttled, though nothing is being reassigned. First: remove the throttle",
-        settings,
-    )
-    yield _finding(
-        "VersionsMixed",
-        f"{clusters.OLDER_BROKERS.now(own)} > 0",
-        f"Brokers of {_CLUSTER} run different versions of Kafka. First: finish the upgrade",
-        settings,
-    )
     # An increase is extrapolated, so half an election is added.
-    many = threshold("IsrwatchControllersFlap", settings) + 0.5
-    yield _finding(
-        "ControllersFlap",
-        f"{clusters.CONTROLLER_CHANGES.increase(_CONTROLLERS_WINDOW, own)} > {many:g}",
-        f"{_CLUSTER} elects a controller again and again. First: read the log of its controllers",
-        settings,
-        f"isrwatch state --quorum --cluster {_CLUSTER}",
-    )
+    elections = threshold("IsrwatchControllersFlap", settings) + 0.5
+    for name, expression, what, first, command in (
+        ("LeadersNotPreferred", f"{share} > {least:g}\nand on (cluster) {whole}",
+         f"Leaders of {_CLUSTER} have not returned to their preferred brokers: load is uneven", "elect them", _BROKERS),
+        ("TopicsMisconfigured", f"{clusters.WEAK_TOPICS.now(own, broken, by=('cluster',))} > 0",
+         f"Topics of {_CLUSTER} have invalid durability settings", "correct what isrwatch state --settings lists",
+         _SETTINGS),
+        ("ThrottleLeft", f"{clusters.LEFT_THROTTLES.now(own)} > 0",
+         f"Replication of {_CLUSTER} is throttled, though nothing is being reassigned", "remove the throttle",
+         _SETTINGS),
+        ("VersionsMixed", f"{clusters.OLDER_BROKERS.now(own)} > 0",
+         f"Brokers of {_CLUSTER} run different versions of Kafka", "finish the upgrade", _SETTINGS),
+        ("ControllersFlap", f"{clusters.CONTROLLER_CHANGES.increase(_CONTROLLERS_WINDOW, own)} > {elections:g}",
+         f"{_CLUSTER} elects a controller again and again", "read the log of its controllers",
+         f"isrwatch state --quorum --cluster {_CLUSTER}"),
+    ):  # fmt: skip
+        sentence = f"{what}. First: {first}"
+        about = {"cluster": "cluster"}
+        yield rule(f"Isrwatch{name}", expression, sentence, settings, command=command, about=about)
+
+
+def _of_brokers(settings: Settings) -> Iterator[Rule]:
+    own = scope(settings)
     most = "\nor ".join(_above_average(signal, settings) for signal in (brokers.LED, brokers.HOSTED))
     errors = (brokers.METADATA_LOAD_ERRORS, brokers.METADATA_APPLY_ERRORS, brokers.METADATA_ERRORS)
     for name, expression, what, first in (
@@ -79,10 +74,6 @@ def hygiene(settings: Settings) -> Iterator[Rule]:
             command=_BROKERS,
             about={"cluster": "cluster", "broker": "broker"},
         )
-
-
-def _finding(name: str, expression: str, sentence: str, settings: Settings, command: str = _SETTINGS) -> Rule:
-    return rule(f"Isrwatch{name}", expression, sentence, settings, command=command, about={"cluster": "cluster"})
 
 
 def _above_average(signal: Signal, settings: Settings) -> str:

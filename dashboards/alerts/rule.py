@@ -109,8 +109,8 @@ def _severity(alert: Alert, change: AlertChange, settings: Settings) -> str:
 def _of_incident(sentence: str) -> str:
     """Return a template: the sentence of the incident, or without one another."""
     query = f"printf `{_OF_INCIDENT}` $labels.cluster $labels.short_id | query"
-    told = f'{{{{ . | first | label "summary" | printf "%.{_LONGEST}s" }}}}'
-    return f"{{{{ with {query} }}}}{told}{{{{ else }}}}{sentence}{{{{ end }}}}"
+    words = f'{{{{ . | first | label "summary" | printf "%.{_LONGEST}s" }}}}'
+    return f"{{{{ with {query} }}}}{words}{{{{ else }}}}{sentence}{{{{ end }}}}"
 
 
 def threshold(name: str, settings: Settings) -> float:

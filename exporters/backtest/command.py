@@ -14,6 +14,7 @@ from exporters.backtest.evaluation import firings
 from exporters.backtest.replay import begins_at, replayed
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
+from exporters.read_model.conditions import ConditionSettings
 from exporters.read_model.snapshot import SECOND
 from exporters.terminal.options import ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowOutput, output_of, until_closed
@@ -65,8 +66,10 @@ def backtest(  # noqa: PLR0913 - one parameter per option
     if not judgement.alerts:
         _say_not_judged(output, judgement)
         raise ConfigurationError("none of the alerts can be judged; give rules on metrics of replication")
-    scraped = ScrapedSeries()
-    for place, scrape in enumerate(replayed(folder, times, judgement.metrics, load(config_file).export), start=1):
+    scraped, settings = ScrapedSeries(), load(config_file)
+    conditions = ConditionSettings.of(settings.alerts)
+    scrapes = replayed(folder, times, judgement.metrics, settings.export, conditions)
+    for place, scrape in enumerate(scrapes, start=1):
         scraped.add(scrape)
         _report(place, len(times))
     with tempfile.TemporaryDirectory(prefix="isrwatch-backtest-") as scratch, until_closed():

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.prepared import ScrapeRequest
+from exporters.read_model.conditions import DEFAULT_SETTINGS, ConditionSettings, put_conditions
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.reader import isr_removals, state_of_changes
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
 from exporters.terminal.versions import newest_version_at, oldest_known, oldest_moment
-from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
-from streaming.delta.log.queries import open_ours
+from streaming.delta.log.queries import open_ours, select
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
 from streaming.errors import ConfigurationError
@@ -24,14 +26,19 @@ from streaming.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
     from deltalake import DeltaTable
 
     from streaming.delta.store.place import Place
     from streaming.settings import ExportSettings
 
 
-def replayed(tables: Place, times: range, names: frozenset[str], settings: ExportSettings) -> Iterator[str]:
+def replayed(
+    tables: Place,
+    times: range,
+    names: frozenset[str],
+    settings: ExportSettings,
+    conditions: ConditionSettings = DEFAULT_SETTINGS,
+) -> Iterator[str]:
     """Yield the exposition of each scrape.
 
     Args:
@@ -39,24 +46,37 @@ def replayed(tables: Place, times: range, names: frozenset[str], settings: Expor
         times: of the scrapes, UTC microseconds.
         names: metrics that are rendered.
         settings: of the exporter.
+        conditions: which are raised, as configured now.
 
     Raises:
         ConfigurationError: the first scrape is before the oldest state that the rows of the table still give.
     """
-    exposition = Exposition(settings.stale_after, detail_limit=settings.detail_limit)
+    exposition = Exposition(settings.stale_after, detail_limit=settings.detail_limit, conditions=conditions)
+    spells = select(open_ours(tables, CONDITIONS), CONDITIONS)
     version, snapshot = _begin(tables, times[0])
     waiting = iter(_changes(tables, version, times[-1]))
     following = next(waiting, None)
     for now in times:
-        draft = SnapshotDraft(snapshot)
+        draft, is_first = SnapshotDraft(snapshot), now == times[0]
+        before = version
         while following is not None and _committed_at(following[1]) <= now:
             version, rows = following
             apply_changes(draft, rows)
             count_isr_removals(draft, rows, StateVersions())
             following = next(waiting, None)
+        if is_first or version != before:
+            put_conditions(draft, as_of(spells, version))
         snapshot = draft.finish(version, now, 0)
         blocks = exposition.render(snapshot, ExporterHealth("", version, 0.0, 0), now, ScrapeRequest(None, names))
         yield plain(blocks).decode()
+
+
+def as_of(spells: pa.Table, version: int) -> pa.Table:
+    """Return the spells of conditions as they were at a version: those that had begun, ended or not."""
+    begun = spells.filter(pc.less_equal(spells["began_version"], version))
+    is_over = pc.fill_null(pc.less_equal(begun["ended_version"], version), fill_value=False)
+    ended = pc.if_else(is_over, begun["ended_at"], pa.scalar(None, begun["ended_at"].type))
+    return begun.set_column(begun.column_names.index("ended_at"), "ended_at", ended)
 
 
 def begins_at(tables: Place) -> int:

@@ -1,7 +1,7 @@
 """Rules as Prometheus reads them, and which of them the recorded past can judge.
 
 A rule can be judged if every metric that it reads comes from tables whose past is kept: from the change log. Samples,
-such as offsets and groups, replace each other.
+such as offsets and groups, replace each other. Of conditions those have a past that the job writes as spells.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import yaml
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.metric import Freshness
+from streaming.contracts.conditions import RULES
 from streaming.contracts.state import BrokerState, ClusterState
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_CHANGES, PARTITION_STATE_TABLE
 from streaming.errors import ConfigurationError
@@ -34,6 +35,8 @@ _FROM_CHANGES: Final = {
 }
 _FRESHNESS: Final = frozenset({Freshness.STATE, Freshness.NOT_REQUIRED})
 _METRICS: Final = {metric.name: metric for metric in CATALOGUE}
+CONDITION: Final = "kafka_replication_condition_since_seconds"
+_CONDITIONS: Final = re.compile(rf'{CONDITION}\{{[^}}]*?\bcondition=~?"([\w|]+)"')
 _OF_RULES: Final = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
 # Replaced by a space, in this order: what may contain words that are no metrics.
 _NOT_NAMES: Final = tuple(
@@ -134,7 +137,10 @@ class Judgement:
         names = sorted(self._read(expression) - _OF_RULES)
         if foreign := [name for name in names if name not in _METRICS]:
             return f"reads {foreign[0]}, which isrwatch export does not expose"
-        if passing := [name for name in names if not has_history(_METRICS[name])]:
+        if passing := [condition for condition in _conditions_in(expression) if condition not in RULES]:
+            return f"reads the condition {passing[0]}, whose past no table keeps"
+        of_conditions = {CONDITION} if _CONDITIONS.search(expression) else set()
+        if passing := [name for name in names if not has_history(_METRICS[name]) and name not in of_conditions]:
             return f"reads {passing[0]}, whose past no table keeps"
         return "" if names else "reads no metric"
 
@@ -143,6 +149,12 @@ class Judgement:
         for name in names & self._recorded.keys() - seen:
             names |= self._read(self._recorded[name], seen | {name})
         return frozenset(names - self._recorded.keys())
+
+
+def _conditions_in(expression: str) -> Iterator[str]:
+    """Yield the conditions that an expression selects."""
+    for selected in _CONDITIONS.findall(expression):
+        yield from selected.split("|")
 
 
 def has_history(metric: Metric) -> bool:

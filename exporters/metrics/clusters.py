@@ -380,11 +380,11 @@ _LONGEST: Final = 200
 def notification(row: Mapping[str, Any]) -> str:
     """Return what a notification says of an incident: what happened, and what to do first, in 200 characters."""
     first = f". First: {row['next_step']}" if row["next_step"] else ""
-    happened = f"{shown_id(row)}: {(row['summary'] or '').partition(';')[0]}"
+    facts = f"{shown_id(row)}: {(row['summary'] or '').partition(';')[0]}"
     room = max(0, _LONGEST - len(first))
-    if len(happened) > room:
-        happened = f"{happened[: max(0, room - 1)]}…"
-    return (happened + first)[:_LONGEST]
+    if len(facts) > room:
+        facts = f"{facts[: max(0, room - 1)]}…"
+    return (facts + first)[:_LONGEST]
 
 
 def _current(cluster: ClusterSnapshot) -> Iterator[Sample]:

@@ -18,18 +18,18 @@ _DAY: Final = 86_400.0
 
 
 class Pack(StrEnum):
-    """What is loaded together."""
+    """Alerts that are loaded together."""
 
     ALERTS = "alerts"
     """On as it comes."""
     GROUPS = "groups"
     """Consumer groups, which are about applications."""
     HYGIENE = "hygiene"
-    """What was not finished, or not meant."""
+    """Work that was not finished, and settings that cannot be meant."""
     SLO = "slo"
     """The objective of availability, by burn rates."""
     SPEED = "speed"
-    """What brokers' agents say of their speed."""
+    """The speed of brokers, as their agents say, and traffic."""
     EVENTS = "events"
     """Context: nothing has to be done."""
 

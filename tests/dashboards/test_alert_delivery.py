@@ -6,7 +6,6 @@ Only the waiting times are shortened. One server scrapes one page, of two cluste
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -108,8 +107,7 @@ def test_an_incident_is_one_notification_of_each_severity_through_a_restart_of_t
     delivery.page.text = exposed(*OF_INCIDENT)
     wait_until(lambda: delivery.sent("firing", "critical") and delivery.sent("firing", "warning"))
     delivery.page.status = 503
-    wait_until(lambda: not delivery.prometheus.query("up == 1"), what="the exporter is gone")
-    time.sleep(3)
+    wait_until(lambda: delivery.prometheus.query("max_over_time(up[3s]) == 0"), what="the exporter is gone for a while")
     assert delivery.prometheus.query("kafka_replication_condition_since_seconds") == []
     delivery.page.status = 200
     wait_until(lambda: delivery.prometheus.query("kafka_replication_condition_since_seconds"))

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 
 from dashboards.alerts import rule_file
+from dashboards.render import as_yaml
 from dashboards.signals.clusters import CONDITION as SINCE
-from streaming.alert_settings import AlertChange, AlertsSettings
-from streaming.contracts.alerts import ALERTS, OPT_IN, Pack
+from streaming.contracts.alerts import ALERTS
 from streaming.contracts.conditions import OF_BROKERS, Condition
-from streaming.durations import seconds_of
-from streaming.settings import Settings
 from tests.dashboards.promtool import only, played, promtool
+from tests.dashboards.test_alert_configuration import RULES, configured, kept, rules_of, waits
 
-DEFAULTS = Settings()
-EVERY_PACK = Settings(alerts=AlertsSettings(packs=OPT_IN))
-RULES = rule_file(EVERY_PACK)
-BY_NAME: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
+pytestmark = pytest.mark.prometheus
+
 OWN = {"IsrwatchBlind", "IsrwatchDegraded"}
 OF_CONDITIONS = [
     (name, condition) for name, alert in ALERTS.items() for condition in (alert.conditions if name not in OWN else ())
@@ -29,29 +26,10 @@ OF_CONDITIONS = [
 BEGIN = 10
 
 
-def configured(**alerts: Any) -> Settings:
-    return Settings(alerts=AlertsSettings(**alerts))
-
-
 def raised(condition: str, exporter: str = "a", **labels: str) -> str:
     every = {"cluster": "prod", "condition": condition, "instance": exporter, "job": "isrwatch", **labels}
     labelled = ", ".join(f'{name}="{value}"' for name, value in every.items())
     return f"{SINCE.full_name}{{{labelled}}}"
-
-
-def waits(name: str) -> int:
-    return round(seconds_of("for", BY_NAME[name].get("for", "0s")) / 60)
-
-
-def kept(name: str) -> int:
-    return round(seconds_of("keep_firing_for", BY_NAME[name]["keep_firing_for"]) / 60)
-
-
-def test_the_pack_that_is_on_has_sixteen_rules_and_every_other_one_is_asked_for() -> None:
-    on = [rule["alert"] for group in rule_file()["groups"] for rule in group["rules"]]
-    assert on == [name for name, alert in ALERTS.items() if alert.pack is Pack.ALERTS]
-    assert len(on) == len(set(on)) == 16
-    assert list(BY_NAME) == list(ALERTS)
 
 
 def test_promtool_finds_no_fault_with_the_rules(files: dict[str, str], tmp_path: Path) -> None:
@@ -231,35 +209,6 @@ def test_the_watchdog_always_fires_under_a_name_of_its_own(tmp_path: Path) -> No
 # What the configuration changes.
 
 
-def rules_of(settings: Settings) -> dict[str, dict[str, Any]]:
-    return {rule["alert"]: rule for group in rule_file(settings)["groups"] for rule in group["rules"]}
-
-
-def test_an_alert_is_switched_off_made_graver_and_given_more_time() -> None:
-    rules = rules_of(
-        configured(
-            rules={
-                "IsrwatchHangingTransaction": AlertChange(off=True),
-                "IsrwatchDegraded": AlertChange(severity="info", lasting=3_600.0),
-                "IsrwatchBrokerDown": AlertChange(lasting=3_600.0),
-                "IsrwatchCertificateExpires": AlertChange(threshold=21.0 * DAY, severity="warning"),
-            }
-        )
-    )
-    assert "IsrwatchHangingTransaction" not in rules
-    assert (rules["IsrwatchDegraded"]["labels"], rules["IsrwatchDegraded"]["for"]) == ({"severity": "info"}, "1h")
-    assert "for" not in rules["IsrwatchBrokerDown"], "its condition is raised later"
-    assert f"< {21 * DAY}" in rules["IsrwatchCertificateExpires"]["expr"]
-    assert '"critical"' not in rules["IsrwatchCertificateExpires"]["expr"]
-
-
-def test_severities_have_the_names_of_others() -> None:
-    names = {"critical": "page", "warning": "ticket"}
-    rules = rules_of(configured(severity_names=names, packs=OPT_IN))
-    assert {rule["labels"]["severity"] for rule in rules.values() if "labels" in rule} == {"page", "ticket", "info"}
-    assert '"ticket"' in rules["IsrwatchCertificateExpires"]["expr"]
-
-
 def test_clusters_topics_and_groups_that_are_left_out_have_no_alert(tmp_path: Path) -> None:
     settings = configured(clusters=("!test-*", "!it's"), groups=("!console-*",), packs=("groups",))
     rules = rule_file(settings)
@@ -271,25 +220,83 @@ def test_clusters_topics_and_groups_that_are_left_out_have_no_alert(tmp_path: Pa
     played(tmp_path, only(rules, "IsrwatchOfflinePartitions"), series, {10: {alert}})
 
 
-def test_a_rule_selects_conditions_and_little_else() -> None:
-    metrics = {
-        name: set(re.findall(r"\b(?:kafka|isrwatch)_\w+|\bup\b", rule["expr"])) for name, rule in BY_NAME.items()
+# The sentence of an incident.
+
+
+SENTENCE = "prod-17: broker 3 was lost: 30 partitions under-replicated. First: start broker 3 again"
+
+
+def said_of(short_id: str, folder: Path, current: str = "prod-17") -> str:
+    """Let promtool render the summary of an alert of an incident."""
+    info = "kafka_replication_incident_info"
+    labels = f'cluster="prod", condition="broker_down", subject="3", severity="warning", short_id="{short_id}"'
+    series = {
+        f"kafka_replication_condition_since_seconds{{{labels}}}": "7x9",
+        f'{info}{{cluster="prod", incident="prod-17", summary="{SENTENCE}", instance="a"}}': "1x9",
+        f'{info}{{cluster="prod", incident="prod-17", summary="{SENTENCE}", instance="b"}}': "1x9",
+        f'{info}{{cluster="edge", incident="prod-17", summary="of another cluster"}}': "1x9",
+        f'{info}{{cluster="prod", incident="prod-18", summary="another one"}}': "1x9",
+        f'kafka_replication_incident_current_info{{cluster="prod", incident="prod-12", current="{current}"}}': "1x9",
+        'kafka_replication_incident_current_info{cluster="prod", incident="prod-17", current="prod-17"}': "1x9",
     }
-    pack = {name: found for name, found in metrics.items() if ALERTS[name].pack is Pack.ALERTS}
-    assert {name for name, found in pack.items() if len(found) > 3} == {"IsrwatchDegraded"}
-    for name, alert in ALERTS.items():
-        assert (SINCE.full_name in metrics[name]) == bool(alert.conditions), name
+    (folder / "rules.yml").write_text(as_yaml(only(RULES, "IsrwatchBrokerDown")))
+    asked = {"eval_time": "5m", "alertname": "IsrwatchBrokerDown", "exp_alerts": []}
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": key, "values": values} for key, values in series.items()],
+        "alert_rule_test": [asked],
+    }
+    document = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]}
+    (folder / "test.yml").write_text(json.dumps(document))
+    outcome = promtool("test", "rules", folder / "test.yml")
+    shown = re.findall(r'summary="(.*?)"', outcome.stdout + outcome.stderr)
+    assert len(shown) == 1, outcome.stdout + outcome.stderr
+    return str(shown[0])
 
 
-def test_every_rule_of_the_pack_bridges_an_exporter_that_is_gone() -> None:
-    lacking = {name for name in BY_NAME if "keep_firing_for" not in BY_NAME[name]}
-    assert lacking == {"IsrwatchWatchdog"}
-    assert all(kept(name) >= 5 for name in BY_NAME.keys() - lacking)
-    assert kept("IsrwatchBlind") >= waits("IsrwatchBlind"), "one blindness turns into another one"
+@pytest.mark.parametrize("short_id", ["prod-17", "prod-12"])
+def test_the_summary_is_that_of_the_incident_also_of_one_that_was_merged_into_it(short_id: str, tmp_path: Path) -> None:
+    assert said_of(short_id, tmp_path) == SENTENCE
 
 
-def test_what_may_change_is_no_label() -> None:
-    for name, rule in BY_NAME.items():
-        assert rule.get("labels", {}).keys() <= {"severity"}, name
-        assert "$value" not in str(rule.get("labels")), name
-    assert {field.name for field in dataclasses.fields(AlertChange)} == {"severity", "lasting", "threshold", "off"}
+@pytest.mark.parametrize("short_id", ["", "prod-3"])
+def test_without_an_open_incident_the_summary_is_that_of_the_alert(short_id: str, tmp_path: Path) -> None:
+    assert said_of(short_id, tmp_path) == "Broker 3 of prod is down. First: find out why, and stop no other one"
+
+
+# Grafana's own alerting.
+
+
+def test_a_value_of_nothing_and_a_negative_one_fire_in_grafana_too(files: dict[str, str], tmp_path: Path) -> None:
+    (group,) = yaml.safe_load(files["grafana-alerts.yaml"].replace("$$", "$"))["groups"]
+    grafana = {rule["title"]: rule for rule in group["rules"]}
+    asked = {
+        "IsrwatchNoController": (
+            '{cluster="c", condition="no_controller", severity="critical"}',
+            'condition_since_seconds{cluster="c", condition="no_controller", severity="critical"} 0',
+        ),
+        "IsrwatchDegraded": (
+            '{cluster="c", source="s", condition="source_refused"}',
+            'isrwatch_collector_source_up{cluster="c", source="s"} 0',
+        ),
+    }
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": [
+                {"series": ("" if series.startswith("isrwatch") else "kafka_replication_") + series.rpartition(" ")[0],
+                 "values": f"{series.rpartition(' ')[2]}x30"}
+            ],
+            "promql_expr_test": [
+                {
+                    "expr": grafana[name]["data"][0]["model"]["expr"],
+                    "eval_time": "20m",
+                    "exp_samples": [{"labels": labels, "value": 1}],
+                }
+            ],
+        }
+        for name, (labels, series) in asked.items()
+    ]  # fmt: skip
+    (tmp_path / "case.yml").write_text(json.dumps({"rule_files": [], "evaluation_interval": "1m", "tests": tests}))
+    outcome = promtool("test", "rules", tmp_path / "case.yml")
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
 from dashboards.alerts import rule_file
-from dashboards.render import as_yaml
 from dashboards.render import without_query as plain
 from exporters.metrics.clusters import notification
 from exporters.web.runbook import LABELS, runbook
@@ -21,7 +18,6 @@ from streaming.alert_settings import AlertsSettings
 from streaming.commands import load
 from streaming.contracts.alerts import ALERTS, OPT_IN
 from streaming.settings import ExportSettings, Settings
-from tests.dashboards.promtool import only, promtool
 
 URL = "https://isrwatch.example"
 RULES = rule_file(Settings(alerts=AlertsSettings(packs=OPT_IN), export=ExportSettings(url=URL)))
@@ -60,47 +56,6 @@ def test_a_summary_names_the_cluster_and_says_what_to_do_first(name: str) -> Non
 
 
 # The sentence of an incident.
-
-
-SENTENCE = "prod-17: broker 3 was lost: 30 partitions under-replicated. First: start broker 3 again"
-
-
-def said_of(short_id: str, folder: Path, current: str = "prod-17") -> str:
-    """Let promtool render the summary of an alert of an incident."""
-    info = "kafka_replication_incident_info"
-    labels = f'cluster="prod", condition="broker_down", subject="3", severity="warning", short_id="{short_id}"'
-    series = {
-        f"kafka_replication_condition_since_seconds{{{labels}}}": "7x9",
-        f'{info}{{cluster="prod", incident="prod-17", summary="{SENTENCE}", instance="a"}}': "1x9",
-        f'{info}{{cluster="prod", incident="prod-17", summary="{SENTENCE}", instance="b"}}': "1x9",
-        f'{info}{{cluster="edge", incident="prod-17", summary="of another cluster"}}': "1x9",
-        f'{info}{{cluster="prod", incident="prod-18", summary="another one"}}': "1x9",
-        f'kafka_replication_incident_current_info{{cluster="prod", incident="prod-12", current="{current}"}}': "1x9",
-        'kafka_replication_incident_current_info{cluster="prod", incident="prod-17", current="prod-17"}': "1x9",
-    }
-    (folder / "rules.yml").write_text(as_yaml(only(RULES, "IsrwatchBrokerDown")))
-    asked = {"eval_time": "5m", "alertname": "IsrwatchBrokerDown", "exp_alerts": []}
-    test = {
-        "interval": "1m",
-        "input_series": [{"series": key, "values": values} for key, values in series.items()],
-        "alert_rule_test": [asked],
-    }
-    document = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]}
-    (folder / "test.yml").write_text(json.dumps(document))
-    outcome = promtool("test", "rules", folder / "test.yml")
-    shown = re.findall(r'summary="(.*?)"', outcome.stdout + outcome.stderr)
-    assert len(shown) == 1, outcome.stdout + outcome.stderr
-    return str(shown[0])
-
-
-@pytest.mark.parametrize("short_id", ["prod-17", "prod-12"])
-def test_the_summary_is_that_of_the_incident_also_of_one_that_was_merged_into_it(short_id: str, tmp_path: Path) -> None:
-    assert said_of(short_id, tmp_path) == SENTENCE
-
-
-@pytest.mark.parametrize("short_id", ["", "prod-3"])
-def test_without_an_open_incident_the_summary_is_that_of_the_alert(short_id: str, tmp_path: Path) -> None:
-    assert said_of(short_id, tmp_path) == "Broker 3 of prod is down. First: find out why, and stop no other one"
 
 
 def test_the_sentence_of_an_incident_keeps_its_first_step_however_long_it_is() -> None:

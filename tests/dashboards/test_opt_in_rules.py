@@ -13,6 +13,8 @@ from streaming.contracts.alerts import ALERTS, OPT_IN, Pack
 from streaming.settings import Settings
 from tests.dashboards.promtool import only, played
 
+pytestmark = pytest.mark.prometheus
+
 RULES = rule_file(Settings(alerts=AlertsSettings(packs=OPT_IN)))
 OWN = "kafka_replication_"
 PROD = 'cluster="prod"'

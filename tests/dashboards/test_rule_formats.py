@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -92,40 +91,3 @@ def test_of_a_text_with_a_query_what_it_says_without_an_answer_is_left() -> None
     text = "{{ with printf `a{b=%q}` $labels.b | query }}x{{ else }}y {{ if $labels.c }}z{{ end }}{{ end }}"
     assert without_query(text) == "y {{ if $labels.c }}z{{ end }}"
     assert without_query("{{ with $labels.a }}a{{ end }} b") == "{{ with $labels.a }}a{{ end }} b"
-
-
-@pytest.mark.prometheus
-def test_a_value_of_nothing_and_a_negative_one_fire_in_grafana_too(
-    grafana: dict[str, dict[str, Any]], tmp_path: Path
-) -> None:
-    asked = {
-        "IsrwatchNoController": (
-            '{cluster="c", condition="no_controller", severity="critical"}',
-            'condition_since_seconds{cluster="c", condition="no_controller", severity="critical"} 0',
-        ),
-        "IsrwatchDegraded": (
-            '{cluster="c", source="s", condition="source_refused"}',
-            'isrwatch_collector_source_up{cluster="c", source="s"} 0',
-        ),
-    }
-    tests = [
-        {
-            "interval": "1m",
-            "input_series": [
-                {"series": ("" if series.startswith("isrwatch") else "kafka_replication_") + series.rpartition(" ")[0],
-                 "values": f"{series.rpartition(' ')[2]}x30"}
-            ],
-            "promql_expr_test": [
-                {
-                    "expr": grafana[name]["data"][0]["model"]["expr"],
-                    "eval_time": "20m",
-                    "exp_samples": [{"labels": labels, "value": 1}],
-                }
-            ],
-        }
-        for name, (labels, series) in asked.items()
-    ]  # fmt: skip
-    (tmp_path / "case.yml").write_text(json.dumps({"rule_files": [], "evaluation_interval": "1m", "tests": tests}))
-    command = ["promtool", "test", "rules", str(tmp_path / "case.yml")]
-    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr

@@ -542,7 +542,7 @@ def test_brokers_of_a_pattern_are_followed_as_they_come_move_and_go(
 def test_our_exporter_configuration_asks_for_no_mbean_of_a_partition() -> None:
     config = yaml.safe_load((Path(__file__).parents[2] / "conf" / "jmx-exporter.yml").read_text(encoding="utf-8"))
     assert config["lowercaseOutputName"] is True
-    assert len(config["includeObjectNames"]) == 17
+    assert len(config["includeObjectNames"]) == 18
     assert not [name for name in config["includeObjectNames"] if "type=Partition" in name or name.endswith(":*")]
     assert all(rule["type"] in {"COUNTER", "GAUGE"} for rule in config["rules"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.conditions import BOUND, KEPT, RECENT, WINDOW, Condition, Spell, chained_with
+from streaming.contracts.conditions import BOUND, KEPT, RECENT, SETTLED, WINDOW, Condition, Spell, chained_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,7 +124,8 @@ class SpellBook:
                 spell.ended_at = spell.ended_version = None
                 self.note(spell)
                 return spell
-        before = max(over, key=_newest, default=None) if follows is None else follows
+        led = [each for each in over if each.explained_by == incident_id or _may_be_raised(each.chain, began_at)]
+        before = max(led, key=_newest, default=None) if follows is None else follows
         chain = Chain(began_at, incident_id, None, []) if before is None else before.chain
         spell = LiveSpell(
             condition_id=_unused(f"{row.cluster_id}/{condition}/{subject}/{began_at}/{incident_id or ''}", spells),
@@ -213,6 +214,12 @@ class SpellBook:
         changed = {key: None if spell is None else spell.row() for key, spell in self.changed.items()}
         self.changed = {}
         return changed
+
+
+def _may_be_raised(chain: Chain, at: int) -> bool:
+    """Return whether a chain may have been raised before a moment: then what follows keeps its name."""
+    ended = [(each.began_at, each.ended_at or at) for each in chain.spells]
+    return sum(end - began for began, end in ended if end > at - RECENT) >= SETTLED
 
 
 def _unused(condition_id: str, spells: Iterable[LiveSpell]) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 
-from exporters.backtest.replay import begins_at, replayed
-from exporters.backtest.rule_files import has_history
+from exporters.backtest.replay import as_of, begins_at, replayed
+from exporters.backtest.rule_files import CONDITION, has_history
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
@@ -18,6 +19,9 @@ from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
+from streaming.contracts.conditions import RULES
+from streaming.contracts.tables import CONDITIONS
+from streaming.delta.log.queries import open_ours, select
 from streaming.errors import ConfigurationError
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.settings import ExportSettings
@@ -66,6 +70,33 @@ def test_each_moment_shows_what_the_exporter_showed_then(tmp_path: Path, world: 
 
 def without_ages(lines: Iterable[str]) -> set[str]:
     return {line for line in lines if "age_seconds{" not in line}
+
+
+OF_JOB: Final = tuple(f'condition="{condition}"' for condition in RULES)
+
+
+def raised(page: str) -> set[str]:
+    """Give the series of the conditions that the job writes."""
+    return {line for line in page.splitlines() if line.startswith(CONDITION) and any(each in line for each in OF_JOB)}
+
+
+def test_the_conditions_of_the_past_are_those_that_had_begun_and_not_ended_then(busy_cluster: Any) -> None:
+    now, names = micros_now(), frozenset({CONDITION})
+    (page,) = replayed(busy_cluster.directory, range(now, now + 1), names, SETTINGS)
+    snapshot = TablesReader(busy_cluster.directory).refresh()
+    blocks = Exposition(SETTINGS.stale_after).render(
+        snapshot, ExporterHealth("", 0, 0.0, 0), now, ScrapeRequest(None, names)
+    )
+    assert raised(page) == raised(plain(blocks).decode()) != set()
+    spells = select(open_ours(busy_cluster.directory, CONDITIONS), CONDITIONS)
+    (begun,) = set(spells["began_version"].to_pylist())
+    assert as_of(spells, begun - 1).num_rows == 0
+    ended = spells.set_column(
+        spells.column_names.index("ended_version"), "ended_version", pa.array([begun + 2] * spells.num_rows, pa.int64())
+    )
+    ended = ended.set_column(ended.column_names.index("ended_at"), "ended_at", spells["began_at"])
+    for version, is_over in ((begun, False), (begun + 1, False), (begun + 2, True)):
+        assert [each is not None for each in as_of(ended, version)["ended_at"].to_pylist()] == [is_over] * len(ended)
 
 
 def test_before_the_first_commit_nothing_is_shown(busy_cluster: Any, rows: Any) -> None:

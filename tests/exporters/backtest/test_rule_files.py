@@ -54,6 +54,21 @@ def judged(tmp_path: Path, *rules: dict[str, str]) -> Judgement:
     return Judgement([RuleFile.read(path)])
 
 
+def test_of_conditions_those_of_the_job_are_judged(tmp_path: Path) -> None:
+    metric = "kafka_replication_condition_since_seconds"
+    judgement = judged(
+        tmp_path,
+        {"alert": "A", "expr": f'max by (cluster) ({metric}{{cluster="a", condition=~"broker_down|restart_loop"}})'},
+        {"alert": "B", "expr": f'{metric}{{condition="under_min_isr"}} or {metric}{{condition="job_down"}}'},
+        {"alert": "C", "expr": f'{metric}{{condition!="under_min_isr"}}'},
+        {"alert": "D", "expr": metric},
+    )
+    assert judgement.alerts == ["A"]
+    assert judgement.metrics == {metric}
+    assert judgement.not_judged["B"] == "reads the condition job_down, whose past no table keeps"
+    assert judgement.not_judged["C"] == judgement.not_judged["D"] == f"reads {metric}, whose past no table keeps"
+
+
 def test_an_alert_is_judged_by_way_of_recording_rules_if_all_that_it_reads_has_a_past(tmp_path: Path) -> None:
     judgement = judged(
         tmp_path,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,15 @@ from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.cluster_health import HealthBasis, health_of
+from exporters.read_model.cluster_samples import LogDirectoryRow
+from exporters.read_model.conditions import ConditionInputs, raised
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, Refresher
-from exporters.read_model.snapshot import ReplicationSnapshot, is_recovered
+from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot, is_recovered
 from streaming.changes.advice.restart_safety import restart_advice
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
+from streaming.contracts.conditions import Condition
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SECONDS
@@ -28,7 +33,7 @@ from tests.exporters.conftest import restless
 from tests.exporters.metrics.test_exposition import samples
 from tests.plugins.derived import Projections
 from tests.plugins.local_http import wait_until
-from tests.plugins.played import START, PlayedJob
+from tests.plugins.played import PlayedJob
 
 EPOCH = 1_790_000_000_000_000
 SECOND = 1_000_000
@@ -113,27 +118,61 @@ def test_a_rolling_restart_has_no_suspect_at_any_time_and_none_after_the_job_sta
     assert shrunk > 1
 
 
+def watched(tables: Path, name: str, seconds: int) -> Iterator[tuple[int, ClusterSnapshot]]:
+    """Play a scenario through the job's own batches; every two seconds give its cluster as the exporter reads it."""
+    job, played = PlayedJob(tables), load_scenario(name)
+    identity: Any = {"cluster_id": ClusterId("id"), "cluster": "main", "name": "metadata_log:c"}
+    source = SimulatedSource(played, seed=7, epoch=Micros(EPOCH), **identity)
+    batch, reader, changes = (
+        IncidentsBatch(tables, 5.0, 5.0),
+        restless(tables),
+        ChangeReader(tables / "partition_changes"),
+    )
+    for second in range(0, seconds, 2):
+        job.apply(EPOCH + second * SECOND, source)
+        batch.apply(list(changes.poll()))
+        (one,) = reader.refresh().clusters.values()
+        yield EPOCH + second * SECOND, one
+
+
 @pytest.mark.parametrize("name", ["broker_loss", "unclean_election", "rolling_restart_unclean", "network_split"])
 def test_an_incident_of_which_harm_is_left_never_lacks_a_condition(tmp_path: Path, name: str) -> None:
     """What an incident holds open are partitions that lack replicas or a leader, and brokers that are away."""
-    scenario, job, harmful, basis = load_scenario(name), PlayedJob(tmp_path), 0, HealthBasis(max_age_seconds=60.0)
-    source = SimulatedSource(
-        scenario, seed=7, cluster_id=ClusterId("id"), cluster="main", name="metadata_log:c", epoch=Micros(START)
-    )
-    batch, reader, changes = IncidentsBatch(tmp_path, 5.0, 5.0), restless(tmp_path), None
-    for second in range(70):
-        job.apply(START + second * SECOND, source)
-        if second % 2:
-            continue
-        changes = changes or ChangeReader(tmp_path / "partition_changes")
-        batch.apply(list(changes.poll()))
-        (one,) = reader.refresh().clusters.values()
+    harmful, basis = 0, HealthBasis(max_age_seconds=60.0)
+    for now, one in watched(tmp_path, name, 70):
         assert one.incidents is not None
-        assert one.watermark is not None
         if any(row["severity"] != "info" and not is_recovered(row) for row in one.incidents.open):
             harmful += 1
-            assert health_of({one.name: one}, {}, one.watermark + SECOND, basis).status == "unhealthy"
+            assert health_of({one.name: one}, {}, now, basis).status == "unhealthy"
     assert harmful
+
+
+def test_a_condition_is_raised_with_the_commit_that_shows_it_under_the_id_of_its_incident(tmp_path: Path) -> None:
+    shown: list[list[tuple[str, ...]]] = []
+    opened: set[str] = set()
+    for now, one in watched(tmp_path, "unclean_election", 60):
+        assert one.incidents is not None
+        found = raised({"main": one}, ConditionInputs(now=now, stale_after=60.0))
+        shown.append([each.labels for each in found])
+        assert bool(found) == bool(one.totals.unclean_elections)
+        opened |= {row["short_id"] for row in one.incidents.open}
+        assert {each.short_id for each in found} <= opened
+    assert shown[-1] == [("main", "unclean_election", "", "critical", "main-1")]
+    assert [each for each in shown if each not in ([], shown[-1])] == [], "its labels never change"
+
+
+def test_what_a_reassignment_fills_does_not_fill_up(tmp_path: Path) -> None:
+    """Moves take moments, and have pauses; the pace of a volume has all of them in it."""
+    filling = LogDirectoryRow(2, "/data", is_online=True, replica_bytes=None, total_bytes=1000, usable_bytes=70,
+                              bytes_per_second=1.0, seconds_until_full=3_000.0, collected_at=EPOCH)  # fmt: skip
+    moved = 0
+    for now, one in watched(tmp_path, "reassignment", 40):
+        full = replace(one, samples=one.samples._replace(log_directories=(filling,)))
+        conditions = {each.condition for each in raised({"main": full}, ConditionInputs(now=now, stale_after=60.0))}
+        moved += bool(one.conditions)
+        assert (Condition.DISK_FILLS_UP in conditions) == (not one.conditions)
+        assert Condition.DISK_NEARLY_FULL in conditions
+    assert moved > 5
 
 
 class CountingReader(TablesReader):
