@@ -16,7 +16,7 @@ from dashboards.style import CellLook, PanelQuery, TableColumn
 from streaming.contracts.conditions import Condition
 
 
-class State(NamedTuple):
+class FleetState(NamedTuple):
     """The state of a cluster by one condition: its rank among all, the worse the higher, its words and its colour."""
 
     rank: int
@@ -24,38 +24,38 @@ class State(NamedTuple):
     color: str
 
 
-_BLIND: Final = State(70, "not monitored", style.PURPLE)
-STATES: Final[dict[str, State]] = {
-    Condition.OFFLINE: State(100, "partitions offline", style.DARK_RED),
-    Condition.UNDER_MIN_ISR: State(90, "writes rejected", style.RED),
-    Condition.NO_CONTROLLER: State(80, "no controller", style.RED),
-    Condition.UNCLEAN_ELECTION: State(75, "unclean election", style.RED),
+_BLIND: Final = FleetState(70, "not monitored", style.PURPLE)
+STATES: Final[dict[str, FleetState]] = {
+    Condition.OFFLINE: FleetState(100, "partitions offline", style.DARK_RED),
+    Condition.UNDER_MIN_ISR: FleetState(90, "writes rejected", style.RED),
+    Condition.NO_CONTROLLER: FleetState(80, "no controller", style.RED),
+    Condition.UNCLEAN_ELECTION: FleetState(75, "unclean election", style.RED),
     Condition.NO_DATA: _BLIND,
     Condition.DATA_STALE: _BLIND,
-    Condition.MIN_ISR_UNKNOWN: State(68, "min ISR unknown", style.PURPLE),
-    Condition.TABLE_UNREADABLE: State(66, "partly unknown", style.PURPLE),
-    Condition.AT_MIN_ISR: State(60, "one failure left", style.ORANGE),
-    Condition.LOG_DIRECTORY_OFFLINE: State(58, "log directory offline", style.ORANGE),
-    Condition.BROKER_DOWN: State(56, "broker down", style.ORANGE),
-    Condition.UNDER_REPLICATED: State(52, "replicas missing", style.ORANGE),
-    Condition.QUORUM_VOTER_BEHIND: State(40, "controller behind", style.YELLOW),
-    Condition.PRIMARY_SOURCE_LOST: State(38, "metadata log lost", style.YELLOW),
-    Condition.PLANNED_WORK: State(10, "planned work", style.BLUE),
+    Condition.MIN_ISR_UNKNOWN: FleetState(68, "min ISR unknown", style.PURPLE),
+    Condition.TABLE_UNREADABLE: FleetState(66, "partly unknown", style.PURPLE),
+    Condition.AT_MIN_ISR: FleetState(60, "one failure left", style.ORANGE),
+    Condition.LOG_DIRECTORY_OFFLINE: FleetState(58, "log directory offline", style.ORANGE),
+    Condition.BROKER_DOWN: FleetState(56, "broker down", style.ORANGE),
+    Condition.UNDER_REPLICATED: FleetState(52, "replicas missing", style.ORANGE),
+    Condition.QUORUM_VOTER_BEHIND: FleetState(40, "controller behind", style.YELLOW),
+    Condition.PRIMARY_SOURCE_LOST: FleetState(38, "metadata log lost", style.YELLOW),
+    Condition.PLANNED_WORK: FleetState(10, "planned work", style.BLUE),
 }
 """The state of a cluster by each condition of its health."""
-RAISED: Final[dict[str, State]] = {
-    Condition.DISK_FILLS_UP: State(62, "disk fills up", style.ORANGE),
-    Condition.HANGING_TRANSACTION: State(50, "transaction hangs", style.ORANGE),
-    Condition.RESTART_LOOP: State(48, "broker restarts again and again", style.ORANGE),
-    Condition.ISR_FLAPPING: State(46, "ISR flaps", style.ORANGE),
-    Condition.DISK_NEARLY_FULL: State(44, "disk nearly full", style.YELLOW),
-    Condition.REASSIGNMENT_STUCK: State(42, "reassignment stuck", style.YELLOW),
-    Condition.SAMPLES_STALE: State(36, "samples old", style.YELLOW),
-    Condition.SERIES_LEFT_OUT: State(34, "series left out", style.YELLOW),
+RAISED: Final[dict[str, FleetState]] = {
+    Condition.DISK_FILLS_UP: FleetState(62, "disk fills up", style.ORANGE),
+    Condition.HANGING_TRANSACTION: FleetState(50, "transaction hangs", style.ORANGE),
+    Condition.RESTART_LOOP: FleetState(48, "broker restarts again and again", style.ORANGE),
+    Condition.ISR_FLAPPING: FleetState(46, "ISR flaps", style.ORANGE),
+    Condition.DISK_NEARLY_FULL: FleetState(44, "disk nearly full", style.YELLOW),
+    Condition.REASSIGNMENT_STUCK: FleetState(42, "reassignment stuck", style.YELLOW),
+    Condition.SAMPLES_STALE: FleetState(36, "samples old", style.YELLOW),
+    Condition.SERIES_LEFT_OUT: FleetState(34, "series left out", style.YELLOW),
 }
 """The same by each other condition that may be raised of a cluster."""
 _WORK: Final = STATES[Condition.PLANNED_WORK]
-HEALTHY: Final = State(0, "healthy", style.GREEN)
+HEALTHY: Final = FleetState(0, "healthy", style.GREEN)
 WORDS: Final = {str(one.rank): (one.words, one.color) for one in (*STATES.values(), *RAISED.values(), HEALTHY)}
 _ROW_WORDS: Final = WORDS | {str(HEALTHY.rank): (HEALTHY.words, style.NO_COLOR)}
 """In a long table what is healthy is calm."""

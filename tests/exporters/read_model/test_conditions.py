@@ -107,7 +107,7 @@ def table_at(rows: list[dict[str, Any]], moment: int) -> pa.Table:
     return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in told], schema=schema)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     timelines(),
     st.integers(0, 9),
