@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from streaming.changes.conditions.fold import ConditionFold
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.incidents.short_ids import IncidentNumbers
@@ -251,7 +252,8 @@ class JobOfPlay:
         gaps = IncidentGaps(
             usual=round(settings.incident_gap * SECOND), rolling=round(settings.incident_rolling_gap * SECOND)
         )
-        self._state, self._incidents, self._version = ReplicationState(), IncidentFold(gaps), 0
+        self._state, self._version, self._conditions = ReplicationState(), 0, ConditionFold()
+        self._incidents = IncidentFold(gaps, follow=self._conditions.follow)
         self._table: dict[str, dict[str, Any]] = {}
         self._spells: dict[str, Spell] = {}
         self._numbers, self._short_ids = IncidentNumbers(_none_stored), dict[str, str]()
@@ -287,7 +289,7 @@ class JobOfPlay:
                 may_go_on=self._incidents.remembered(incident),
             )
             self._table[incident.incident_id] = row | {"short_id": self._short_ids[incident.incident_id]}
-        for condition_id, spell in self._incidents.conditions.take_changed().items():
+        for condition_id, spell in self._conditions.take_changed().items():
             if spell is None:
                 self._spells.pop(condition_id, None)
             else:
