@@ -118,15 +118,18 @@ class SpellBook:
         began_at = row.time if follows is None else min(row.time, follows.began_at)
         spells = self._of_key.setdefault((chained_with(condition), subject), [])
         over = [spell for spell in spells if spell.ended_at is not None and began_at - spell.ended_at <= KEPT]
-        for spell in reversed(over):
-            is_alike = (spell.condition, spell.explained_by) == (condition, incident_id)
-            if is_alike and spell.ended_at is not None and spell.ended_at >= row.time:
-                spell.ended_at = spell.ended_version = None
-                self.note(spell)
-                return spell
+        at_once = [
+            spell for spell in over
+            if (spell.condition, spell.explained_by) == (condition, incident_id) and (spell.ended_at or 0) >= row.time
+        ]  # fmt: skip
+        if (spell := max(at_once, key=_newest, default=None)) is not None:
+            spell.ended_at = spell.ended_version = None
+            self.note(spell)
+            return spell
         led = [each for each in over if each.explained_by == incident_id or _may_be_raised(each.chain, began_at)]
         before = max(led, key=_newest, default=None) if follows is None else follows
         chain = Chain(began_at, incident_id, None, []) if before is None else before.chain
+        began_at = max(began_at, chain.since)  # time may run back
         spell = LiveSpell(
             condition_id=_unused(f"{row.cluster_id}/{condition}/{subject}/{began_at}/{incident_id or ''}", spells),
             cluster_id=row.cluster_id,
