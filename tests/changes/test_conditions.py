@@ -19,7 +19,7 @@ from streaming.changes.incidents.document import decode_incident, encode_inciden
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.incidents.incident import OFFLINE, UNDER_MIN_ISR, Incident
 from streaming.changes.state import Change, ReplicationState
-from streaming.contracts.conditions import KEPT, RECENT, Condition, Spell
+from streaming.contracts.conditions import KEPT, RECENT, RULES, Condition, Spell
 from streaming.contracts.events import Subject
 from streaming.contracts.health import replication_factor
 from streaming.contracts.identifiers import NO_LEADER
@@ -27,7 +27,7 @@ from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import PartitionState
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import rows_of
-from tests.changes.conftest import EXPAND, FENCED, LAG, STOPPED, Story, folded
+from tests.changes.conftest import EXPAND, FENCED, Story, folded, rows_from
 from tests.changes.worlds import log_of, mixed, polls_of
 from tests.examples import examples
 
@@ -214,5 +214,45 @@ def test_no_spell_ends_before_its_begin_and_chains_have_one_name(world: int) -> 
             it for it in watch.table.values()
             if (it.condition, it.subject) == (one.condition, one.subject) and one.ended_at is not None
             and 0 <= it.began_at - one.ended_at <= KEPT
+            and ((rule := RULES.get(one.condition)) is not None and one.ended_at - one.began_at >= rule.lasting)
         ]  # fmt: skip
         assert all(it.since < it.began_at for it in later)
+
+
+def refusing(*steps: tuple[float, int, tuple[int, ...], dict[str, object]]) -> list[Spell]:
+    """The spells of partitions that refuse writes. A step: seconds later, which partition, its ISR, the cause."""
+    story, epochs, all_replicas = Story(), [0, 0], ((1, 2, 3), (1, 4, 5))
+    story.config("3")
+    story.snapshot([{"replicas": each, "isr": each} for each in all_replicas], (1, 2, 3, 4, 5))
+    for seconds, number, isr, cause in steps:
+        epochs[number] += 1
+        story.later(seconds)
+        story.partition(number, replicas=all_replicas[number], isr=isr, partition_epoch=epochs[number], **cause)
+    watch = Watch()
+    watch.follow(rows_from(story.seen))
+    of_all = [it for it in watch.table.values() if it.condition == Condition.UNDER_MIN_ISR]
+    return sorted(of_all, key=lambda it: it.began_at)
+
+
+LOST_AND_BACK = (60, 0, (1, 2), FENCED), (1, 0, (1, 2, 3), EXPAND)
+
+
+def test_what_was_too_short_to_be_raised_does_not_name_what_follows() -> None:
+    first, second = refusing(*LOST_AND_BACK, (100, 1, (1, 4), FENCED))
+    assert first.incident_id != second.incident_id == second.explained_by
+    assert second.since == second.began_at
+
+
+def test_what_was_raised_names_what_follows() -> None:
+    lost, back = LOST_AND_BACK
+    first, second = refusing(lost, (70, *back[1:]), (100, 1, (1, 4), FENCED))
+    assert first.incident_id == second.incident_id != second.explained_by
+    assert second.since == first.began_at
+
+
+def test_what_begins_at_once_is_one_chain_and_the_newest_incident_names_it() -> None:
+    first, second = refusing((60, 0, (1, 2), FENCED), (15, 1, (1, 4), FENCED))
+    assert (first.since, first.incident_id) == (second.since, second.incident_id)
+    assert first.explained_by != second.explained_by == second.incident_id
+    alone, later = refusing((60, 0, (1, 2), FENCED), (25, 1, (1, 4), FENCED))
+    assert alone.incident_id != later.incident_id

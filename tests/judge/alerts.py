@@ -117,7 +117,7 @@ def _alerted(seed: int, kinds: tuple[str, ...]) -> Result:
         _put_texts(shown, rules, scrapes.times()[0], Path(folder))
     for one in shown:
         if "text" in one:
-            one["right"] = list(read(one["text"], [each for each in right[0] if each.harm]))
+            one["right"] = list(read(one["text"], [each for each in right[0] if each.harm], one["began"]))
     return {
         "seed": seed,
         "preset": play.preset,

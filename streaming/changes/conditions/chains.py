@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.conditions import BOUND, KEPT, RECENT, SETTLED, WINDOW, Condition, Spell, chained_with
+from streaming.contracts.conditions import BOUND, KEPT, RECENT, RULES, WINDOW, Condition, Spell, chained_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +104,7 @@ class SpellBook:
         subject: str,
         row: ChangeRow,
         incident_id: str | None,
-        follows: LiveSpell | None = None,
+        follows: LiveSpell | Chain | None = None,
     ) -> LiveSpell:
         """Begin a spell with a row; one that ended at this moment, and was explained alike, lasts on.
 
@@ -113,9 +113,9 @@ class SpellBook:
             subject: whom it concerns.
             row: the row.
             incident_id: the incident that explains it.
-            follows: it began with this one, which has just ended.
+            follows: it began with this one, which has just ended; or it is in this chain.
         """
-        began_at = row.time if follows is None else min(row.time, follows.began_at)
+        began_at = min(row.time, follows.began_at) if isinstance(follows, LiveSpell) else row.time
         spells = self._of_key.setdefault((chained_with(condition), subject), [])
         over = [spell for spell in spells if spell.ended_at is not None and began_at - spell.ended_at <= KEPT]
         at_once = [
@@ -126,9 +126,11 @@ class SpellBook:
             spell.ended_at = spell.ended_version = None
             self.note(spell)
             return spell
-        led = [each for each in over if each.explained_by == incident_id or _may_be_raised(each.chain, began_at)]
-        before = max(led, key=_newest, default=None) if follows is None else follows
-        chain = Chain(began_at, incident_id, None, []) if before is None else before.chain
+        chain = follows.chain if isinstance(follows, LiveSpell) else follows
+        if chain is None:
+            led = [each for each in over if each.explained_by == incident_id or _was_raised(each, spells, began_at)]
+            before = max(led, key=_newest, default=None)
+            chain = Chain(began_at, incident_id, None, []) if before is None else before.chain
         began_at = max(began_at, chain.since)  # time may run back
         spell = LiveSpell(
             condition_id=_unused(f"{row.cluster_id}/{condition}/{subject}/{began_at}/{incident_id or ''}", spells),
@@ -219,10 +221,14 @@ class SpellBook:
         return changed
 
 
-def _may_be_raised(chain: Chain, at: int) -> bool:
-    """Return whether a chain may have been raised before a moment: then what follows keeps its name."""
-    ended = [(each.began_at, each.ended_at or at) for each in chain.spells]
-    return sum(end - began for began, end in ended if end > at - RECENT) >= SETTLED
+def _was_raised(spell: LiveSpell, spells: Iterable[LiveSpell], at: int) -> bool:
+    """Return whether the chain of a spell was raised, by the rules as they come: what follows keeps its name then."""
+    if (rule := RULES.get(spell.condition)) is None:
+        return False
+    in_chain = ((each.ended_at or at) - each.began_at for each in spell.chain.spells)
+    alike = (each for each in spells if each.condition is spell.condition and (each.ended_at or at) > at - WINDOW)
+    total = sum((each.ended_at or at) - each.began_at for each in alike)
+    return any(lasted >= rule.lasting for lasted in in_chain) or (rule.adding_up or total + 1) <= total
 
 
 def _unused(condition_id: str, spells: Iterable[LiveSpell]) -> str:
