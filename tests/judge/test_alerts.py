@@ -19,7 +19,7 @@ from tests.judge.fleet import heartbeats_after_our_death, shared_played
 from tests.judge.harm import MUST, MUST_NOT, REDUNDANCY_LOST, judged_harm
 from tests.judge.notifications import notified
 from tests.judge.play import SECOND, START, Play
-from tests.judge.quiet import Life, evaluated
+from tests.judge.quiet import Life, evaluated, quiet_rules
 from tests.judge.real_time import Message, page_alerts, row, wrong
 from tests.judge.severity import CRITICAL, INFO, WARNING, severity
 
@@ -216,7 +216,7 @@ def test_what_an_alert_says_is_written_by_prometheus_own_engine(tmp_path: Path) 
 
 
 def test_of_a_quiet_piece_with_work_in_it_nothing_fires() -> None:
-    life = Life("two", EveryRule([RuleFile.read(RULES)]).metrics)
+    life = Life("two", EveryRule([quiet_rules()]).metrics)
     day = life.live(1_200)
     assert day.done
     assert "kafka_replication_cluster_brokers" in life.scrapes[-1]

@@ -6,14 +6,13 @@ from pathlib import Path
 from random import Random
 
 from exporters.backtest.evaluation import Firing
-from exporters.backtest.rule_files import RuleFile
-from tests.judge.alerts import RULES, EveryRule
+from tests.judge.alerts import EveryRule
 from tests.judge.play import SECOND, START
-from tests.judge.quiet import AFTER, DAY, Life, belongs, errors, quiet_rendered, read_life, written_life
+from tests.judge.quiet import AFTER, DAY, Life, belongs, errors, quiet_rendered, quiet_rules, read_life, written_life
 from tests.judge.quiet_days import WORK, Day, Planted
 
 SHORT = 300
-NAMES = EveryRule([RuleFile.read(RULES)]).metrics
+NAMES = EveryRule([quiet_rules()]).metrics
 CRASH = Planted("crash", 1_000, 2_000)
 
 
