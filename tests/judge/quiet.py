@@ -319,7 +319,8 @@ def quiet_heading(days: int, commit: str, date: str, seed: str) -> str:
 {days} day{"s" * (days != 1)} of a healthy cluster, of commit `{commit}` of {date}, drawn from `{seed}`. Rendered by
 `make judge ARGS="--quiet --write"`. One cluster of the model with four brokers and three controllers lives through all
 of them (`tests/judge/quiet.py`); what is done to it, and what few troubles are planted, is in
-`tests/judge/quiet_days.py`. Every pack is loaded but that of groups. An alert must have begun while a planted trouble lasted or within {AFTER / 60:.0f} minutes
-of its end, and none may be critical. Scrapes and evaluations are {SCRAPE_SECONDS} seconds apart. Those rules that wait for longer than a day, or look back further, are judged by what a day and the
-{LEAD // 3_600} hours before it show.
+`tests/judge/quiet_days.py`. Every pack is loaded but that of groups. An alert must have begun while a planted trouble
+lasted or within {AFTER / 60:.0f} minutes of its end, and none may be critical. Scrapes and evaluations are
+{SCRAPE_SECONDS} seconds apart. Rules that wait for longer than a day, or look back further, are judged by what a day
+and the {LEAD // 3_600} hours before it show.
 """
