@@ -37,7 +37,7 @@ def test_every_kind_of_work_is_done_on_some_day() -> None:
 
 def firing(second: float) -> Firing:
     at = round(START + second * SECOND)
-    return Firing("KafkaBrokerDown", (("severity", "ticket"),), at, at)
+    return Firing("IsrwatchBrokerDown", (("severity", "warning"),), at, at)
 
 
 def test_an_alert_belongs_to_a_trouble_until_an_hour_after_its_end() -> None:
