@@ -131,7 +131,9 @@ class Spell(NamedTuple):
     short_id: Annotated[str | None, "short id of that incident"]
     partitions: Annotated[Long, "how many partitions it concerns, at most"]
     topics: Annotated[tuple[str, ...], "topics of those that are offline or refuse writes, at most twenty of them"]
-    topic_count: Annotated[Long, "how many topics these are"]
+    topic_count: Annotated[
+        Long, "how many topics these are, as far as their rows were read; without an incident at most twenty"
+    ]
     began_version: Annotated[Long, "version of partition_changes with its begin"]
     ended_version: Annotated[Long | None, "version of partition_changes with its end"]
     explained_by: Annotated[str | None, "the incident that explains it now, or did when it ended"] = None

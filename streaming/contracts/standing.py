@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.conditions import HOUR, RULES, SECOND, SETTLED, WINDOW, Condition, Rule, Spell, chained_with
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 RESTARTS_OF_A_LOOP: Final = 6
 FLAPPING_SLOTS: Final = 6
 SLOT: Final = 300 * SECOND
+_NEVER: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,28 +100,36 @@ def _lasting(spells: Sequence[Spell], rules: Mapping[Condition, Rule], until: in
     for spell in spells:
         chains[spell.since, spell.incident_id].append(spell)
     for chain in chains.values():
-        reached = [
-            (at, each)
-            for each in chain
-            if (rule := rules.get(each.condition)) is not None
-            and (at := _reached(each, spells, rule, until)) is not None
-        ]
+        reached = [(at, each) for each in chain if (at := _reached(each, spells, rules, until)) is not None]
         if reached:
-            at, by = min(reached, key=lambda each: (each[0], each[1].began_version, each[1].condition_id))
-            if _is_raised(chain, rules[by.condition], until):
-                yield _standing(chain, by.condition, rules[by.condition], at)
+            at, by = min(reached, key=_first)
+            rule = rules[by.condition]
+            if until - max(map(_end, chain)) < rule.kept:
+                yield _standing(chain, by.condition, rule, at)
 
 
-def _reached(spell: Spell, spells: Sequence[Spell], rule: Rule, until: int) -> int | None:
+def _first(reached: tuple[int, Spell]) -> tuple[int, int, bool]:
+    """Return the order of who reached it first: of two that began alike, the one that ended for the other."""
+    at, spell = reached
+    return at, _end(spell), spell.condition is not Condition.UNDER_REPLICATED
+
+
+def _end(spell: Spell) -> int:
+    """Return when a spell ended; one that lasts ends after all others."""
+    return _NEVER if spell.ended_at is None else spell.ended_at
+
+
+def _reached(spell: Spell, spells: Sequence[Spell], rules: Mapping[Condition, Rule], until: int) -> int | None:
     """Return when a spell became severe enough; None if it did not until it ended, or until now."""
-    end = until if spell.ended_at is None else spell.ended_at
+    if (rule := rules.get(spell.condition)) is None:
+        return None
     if not rule.lasting:
         return spell.began_at
     moments = [spell.began_at + rule.lasting]
     if rule.adding_up is not None and (before := _before(spell, spells)):
         moments.append(spell.began_at + max(0, rule.adding_up - before))
     at = max(min(moments), spell.since + SETTLED)
-    return at if at <= end else None
+    return at if at <= min(_end(spell), until) else None
 
 
 def _before(spell: Spell, spells: Sequence[Spell]) -> int:
@@ -131,11 +141,6 @@ def _before(spell: Spell, spells: Sequence[Spell]) -> int:
             total += end - max(each.began_at, upto)
             upto = end
     return total
-
-
-def _is_raised(chain: Sequence[Spell], rule: Rule, until: int) -> bool:
-    ends = [each.ended_at for each in chain]
-    return None in ends or until - max(end for end in ends if end is not None) < rule.kept
 
 
 def _standing(chain: Sequence[Spell], condition: Condition, rule: Rule, raised_since: int) -> Standing:
@@ -161,8 +166,9 @@ def _repeated(spells: Sequence[Spell], rules: Mapping[Condition, Rule], until: i
     """Yield that spells began again and again within an hour; what explains one of them does not name the others."""
     for condition, of, times in _AGAIN:
         rule, begins = rules.get(condition), _begins(spells, of)
-        counted = sorted({begin // SLOT * SLOT for begin in begins}) if condition is Condition.ISR_FLAPPING else begins
-        moments = [last for first, last in zip(counted, counted[times - 1 :], strict=False) if last - first < HOUR]
+        if condition is Condition.ISR_FLAPPING:
+            begins = [next(of_slot) for _, of_slot in groupby(begins, lambda begin: begin // SLOT)]
+        moments = [last for first, last in zip(begins, begins[times - 1 :], strict=False) if last - first < HOUR]
         if rule is not None and moments and until - moments[-1] < rule.kept:
             unnamed = [
                 each._replace(since=each.began_at, incident_id=None, short_id=None, ended_at=None)

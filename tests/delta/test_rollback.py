@@ -20,7 +20,8 @@ from streaming.jobs.shards.batch import ReplicationBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.shards.test_batch import published, rows
 
-DERIVED = ["replication_events", "partition_state", "broker_state", "cluster_state", "incidents"]
+DERIVED = ["replication_events", "partition_state", "broker_state", "cluster_state", "conditions", "incidents"]
+ESSENCE = ("condition", "subject", "since", "began_at", "ended_at", "incident_id", "short_id", "partitions")
 LATER = [pytest.param(10.0, id="rolled back"), pytest.param(0.0, id="derived anew")]
 
 
@@ -68,10 +69,15 @@ def test_what_is_ahead_is_derived_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert {row["partition"]: row["change_number"] for row in rows(tables, "partition_state")} == last
     run(tmp_path / "plain", other, policy)
     assert incidents(tables) == incidents(tmp_path / "plain") != []
+    assert conditions(tables) == conditions(tmp_path / "plain") != []
 
 
 def incidents(tables: Path) -> list[tuple[object, ...]]:
     return sorted((row["incident_id"], row["opened_at"], row["closed_at"]) for row in rows(tables, INCIDENTS.name))
+
+
+def conditions(tables: Path) -> list[tuple[object, ...]]:
+    return sorted(tuple(map(str, (row[name] for name in ESSENCE))) for row in rows(tables, "conditions"))
 
 
 def test_where_there_is_no_change_log_nothing_is_touched(tmp_path: Path) -> None:

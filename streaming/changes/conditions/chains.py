@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.conditions import BOUND, KEPT, RECENT, RULES, WINDOW, Condition, Spell, chained_with
+from streaming.contracts.conditions import (
+    BOUND,
+    KEPT,
+    RECENT,
+    RULES,
+    TOPICS_NAMED,
+    WINDOW,
+    Condition,
+    Spell,
+    chained_with,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -203,6 +213,13 @@ class SpellBook:
         if not spell.chain.spells and spell.chain in self.unsettled:
             self.unsettled.remove(spell.chain)
         self.changed[spell.condition_id] = None
+
+    def add_topic(self, spell: LiveSpell, topic: str) -> None:
+        """Add the name of a topic to a spell, if there is room."""
+        if topic not in spell.topics and len(spell.topics) < TOPICS_NAMED:
+            spell.topics = tuple(sorted({*spell.topics, topic}))
+            spell.topic_count = len(spell.topics)
+            self.note(spell)
 
     def note(self, spell: LiveSpell) -> None:
         """Note that a spell has changed."""

@@ -12,7 +12,7 @@ from streaming.changes.conditions.brokers import BrokerConditions, explains
 from streaming.changes.conditions.chains import SpellBook
 from streaming.changes.conditions.harm import CONDITIONS_OF, HarmedPartitions
 from streaming.changes.incidents.context import DegradedState
-from streaming.contracts.conditions import BOUND, TOPICS_NAMED, Condition
+from streaming.contracts.conditions import BOUND, Condition
 from streaming.contracts.events import EventKind
 
 if TYPE_CHECKING:
@@ -122,9 +122,7 @@ class ClusterConditions:
         names = [name for name, each in touched.items() if each.has_touched(key)]
         spell = self.book.moment(Condition.UNCLEAN_ELECTION, row, names[0] if names else None)
         spell.partitions += 1
-        if row.topic not in spell.topics and len(spell.topics) < TOPICS_NAMED:
-            spell.topics = tuple(sorted({*spell.topics, row.topic}))
-            spell.topic_count = len(spell.topics)
+        self.book.add_topic(spell, row.topic)
 
     def _settle(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
         """Name the incident that explains a chain, or follow its merge, while the chain is young."""

@@ -114,7 +114,13 @@ class HarmedPartitions:
             if count > spell.partitions:
                 spell.partitions = count
                 self._book.note(spell)
-            if holder is not None and holder in touched:
+            if (
+                holder is None
+                and row.states >> self._state & 1
+                and (row.topic_id, row.partition) not in self._explained
+            ):
+                self._book.add_topic(spell, row.topic)
+            elif holder is not None and holder in touched:
                 self._name_topics(spell, touched[holder])
 
     def _begun(self, condition: Condition, holder: str | None, row: ChangeRow) -> LiveSpell:
