@@ -134,6 +134,8 @@ class Exposition:
         self.give_way: Callable[[], None] = lambda: None  # called often while something is prepared
         # Replaced as a whole at the end of a preparation, after ``_last_outline``; its snapshot's number never falls.
         self._prepared: PreparedSnapshot | None = None
+        # By cluster: since when series of partitions are left out. Replaced as a whole, too.
+        self._left_out: dict[str, int] = {}
         # Replaced by scrapes and by preparations, without a lock: each reader asks ``is_of`` whether it fits.
         self._last_outline: Outline | None = None
         self._scrapes = ScrapeTimes()  # of whole scrapes only: a selection by name is no rhythm
@@ -154,6 +156,8 @@ class Exposition:
             except Exception:
                 self._lines.clear()  # some are of this snapshot, some of the last
                 raise
+            left_out = (name for name, each in prepared.clusters.items() if each.detail.left_out)
+            self._left_out = {name: self._left_out.get(name, now) for name in left_out}
             self._prepared = prepared
             return prepared
 
@@ -244,11 +248,7 @@ class Exposition:
                 for each in health.tables
                 if not each.is_readable
             },
-            left_out={
-                each.cluster.name: each.cluster.observed_until or now
-                for each in prepared.clusters.values()
-                if each.detail.left_out
-            },
+            left_out=self._left_out,
             oldest=self.oldest,
             reported_at=job_reported_at(every),
             settings=self._conditions,

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from exporters.read_model.cluster_samples import behind_seconds, is_reassigned
 from exporters.read_model.snapshot import SECOND
 from streaming.alert_settings import rules_of
-from streaming.contracts.conditions import RECENT, RULES, WINDOW, Condition, Rule, Spell
+from streaming.contracts.conditions import RECENT, RULES, TOPICS_NAMED, WINDOW, Condition, Rule, Spell
 from streaming.contracts.events import Severity
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.standing import standing
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from exporters.read_model.cluster_samples import LogDirectoryRow, QuorumMemberRow
     from exporters.read_model.draft import SnapshotDraft
-    from exporters.read_model.snapshot import ClusterSnapshot, SourceProgress
+    from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot, SourceProgress
     from streaming.alert_settings import AlertsSettings
 
 OWN_RULES: Final = {
@@ -243,7 +243,8 @@ def _of_rows(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Rais
 
 
 def _counts(spell: Spell, settings: ConditionSettings) -> bool:
-    is_complete = spell.condition in _OF_PARTITIONS and 0 < spell.topic_count <= len(spell.topics)
+    names = len(spell.topics)  # as many as there may be: others may have been left out
+    is_complete = spell.condition in _OF_PARTITIONS and 0 < spell.topic_count <= names < TOPICS_NAMED
     return not is_complete or any(map(settings.counts, spell.topics))
 
 
@@ -389,6 +390,27 @@ def _of_samples(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[O
 
 
 def _of_disks(cluster: ClusterSnapshot) -> Iterator[OwnCondition]:
+    """Yield what is wrong with volumes, since the first sample that this process read of it."""
+    for condition, subject, sampled_at in _of_volumes(cluster):
+        yield condition, subject, cluster.sampled_since.get((condition, subject), sampled_at)
+
+
+def with_first_samples(snapshot: ReplicationSnapshot, last: ReplicationSnapshot) -> ReplicationSnapshot:
+    """Return a snapshot that knows since which sample volumes are short of space or offline, as the last one did."""
+    changed: dict[str, ClusterSnapshot] = {}
+    for cluster_id, cluster in snapshot.clusters.items():
+        before = last.clusters.get(cluster_id)
+        if before is cluster:
+            continue
+        earlier = {} if before is None else before.sampled_since
+        since = {(condition, subject): at for condition, subject, at in _of_volumes(cluster)}
+        since = {key: min(at, earlier.get(key, at)) for key, at in since.items()}
+        if since != cluster.sampled_since:
+            changed[cluster_id] = replace(cluster, sampled_since=since)
+    return replace(snapshot, clusters={**snapshot.clusters, **changed}) if changed else snapshot
+
+
+def _of_volumes(cluster: ClusterSnapshot) -> Iterator[OwnCondition]:
     moves = _is_filled_by_moves(cluster)
     for row in _directories(cluster):
         subject = f"{row.broker}:{row.log_dir}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from exporters.read_model.conditions import with_first_samples
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.events import newest_events
 from exporters.read_model.samples import IsrMeters
@@ -234,7 +235,7 @@ class TablesReader:
         has_news = draft.drafts or draft.incidents is not self.snapshot.incidents
         has_news = has_news or draft.conditions is not self.snapshot.conditions
         if has_news or version != self.snapshot.version:
-            self.snapshot = draft.finish(version, read_at, EVENTS_KEPT)
+            self.snapshot = with_first_samples(draft.finish(version, read_at, EVENTS_KEPT), self.snapshot)
         elif read_at != self.snapshot.read_at:
             self.snapshot = replace(self.snapshot, read_at=read_at)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from exporters.read_model.cluster_samples import PartitionOffsets
-    from streaming.contracts.conditions import Spell
+    from streaming.contracts.conditions import Condition, Spell
 
 SECOND: Final = 1_000_000
 RECENT_MICROS: Final = 3600 * SECOND
@@ -211,6 +211,7 @@ class ClusterSnapshot:
         incidents: None while there is no table of them.
         conditions: spells that last or ended lately; while their table cannot be read those that it had.
         conditions_until: up to when they could be read, None while they can be.
+        sampled_since: when what is wrong with a volume was first sampled, by condition and volume.
         watermark_read_at: when its newest watermark was first read, by this machine's clock.
         isr_meters: broker to the ISR shrinks and expands that it made as leader, since this process began to read.
     """
@@ -234,6 +235,7 @@ class ClusterSnapshot:
     incidents: ClusterIncidents | None = None
     conditions: tuple[Spell, ...] = ()
     conditions_until: int | None = None
+    sampled_since: Mapping[tuple[Condition, str], int] = field(default_factory=dict)
     watermark_read_at: int | None = None
     isr_meters: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 

@@ -123,6 +123,10 @@ def test_a_partition_has_no_more_series_than_are_counted_for_it() -> None:
     left_out = page_of(cluster, OF_ONE - 1).splitlines()
     assert not any(each.startswith("kafka_replication") and 'partition="0"' in each for each in left_out)
     assert 'kafka_replication_exporter_partitions_without_detail{cluster="main"} 1' in left_out
+    assert [any('condition="series_left_out"' in each for each in shown) for shown in (lines, left_out)] == [
+        False,
+        True,
+    ]
 
 
 def test_ten_thousand_healthy_partitions_have_at_most_nine_series_each_and_six_megabytes_of_text() -> None:

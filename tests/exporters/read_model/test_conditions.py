@@ -166,6 +166,7 @@ def test_what_concerns_topics_that_do_not_count_only_is_not_raised() -> None:
     assert not is_raised("under_replicated", "tmp-1", "scratch")
     assert is_raised("under_replicated", "tmp-1", "orders")
     assert is_raised("under_replicated", "tmp-1", count=21), "the names of the others are unknown"
+    assert is_raised("under_replicated", *(f"tmp-{number}" for number in range(20))), "others may have been left out"
     assert is_raised("broker_down", "tmp-1"), "a broker concerns everything"
     assert is_raised("offline_partitions")
 
@@ -356,3 +357,18 @@ def test_a_series_stays_while_its_table_is_gone_and_incidents_merge(tables: Tabl
     (log / f"{tables.open('conditions').version() + 1:020}.json").write_text("{ not a commit", encoding="utf-8")
     assert shown() == expected
     assert "conditions" in {status.table for status in reader.statuses if status.error}
+
+
+def test_what_is_wrong_with_a_volume_is_so_since_the_first_sample_that_showed_it(tables: Tables, rows: Rows) -> None:
+    reader = restless(tables.directory)
+    tables.commit(rows.cluster_row(), rows.source(rows.start))
+
+    def since(second: int, usable: int) -> list[int]:
+        at = rows.start + second * SECOND
+        sample = {"broker": 1, "log_dir": "/data", "is_online": True, "total_bytes": 100, "usable_bytes": usable}
+        tables.put("log_directories", {**rows.owner, **sample, "collected_at": at, "source": "samples:c"})
+        (one,) = reader.refresh().clusters.values()
+        found = raised({one.name: one}, ConditionInputs(now=at, stale_after=60.0))
+        return [(each.since - rows.start) // SECOND for each in found if each.condition is Condition.DISK_NEARLY_FULL]
+
+    assert [since(second, usable) for second, usable in ((0, 9), (9, 8), (20, 90), (30, 9))] == [[0], [0], [], [30]]
