@@ -11,6 +11,7 @@ the first five fields of :class:`Raised`.
 # - While their table cannot be read nothing begins or ends either: an alert is not resolved because nothing can be
 #   read, and none begins under a name that the table may have changed since. The table is a condition of its own then.
 # - What rests on samples lasts until a newer sample of the same thing says otherwise, however old it is.
+# - A broker with a log directory that is offline is not under-replicated, too: the directory says why.
 # - What the exporter finds about itself and about freshness depends on the time of the scrape. A dead job is one
 #   condition, not one of each cluster behind it.
 #
@@ -168,7 +169,10 @@ def raised(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) -> 
 
 
 def _of_cluster(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Raised]:
-    yield from _of_rows(cluster, inputs)
+    with_offline_disk = {str(each.broker) for each in offline_directories(cluster)}
+    for each in _of_rows(cluster, inputs):
+        if each.condition is not Condition.UNDER_REPLICATED or each.subject not in with_offline_disk:
+            yield each
     yield from _by_rule([*_of_data(cluster, inputs), *_of_samples(cluster, inputs)], inputs.settings)
 
 

@@ -20,7 +20,7 @@ from streaming.changes.incidents.document import decode_incident, encode_inciden
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.incidents.incident import OFFLINE, UNDER_MIN_ISR, Incident
 from streaming.changes.state import Change, ReplicationState
-from streaming.contracts.conditions import KEPT, RECENT, Condition, Spell
+from streaming.contracts.conditions import KEPT, RECENT, RULES, Condition, Spell
 from streaming.contracts.events import Subject
 from streaming.contracts.health import replication_factor
 from streaming.contracts.identifiers import NO_LEADER
@@ -216,6 +216,7 @@ def test_no_spell_ends_before_its_begin_and_chains_have_one_name(world: int) -> 
             it for it in watch.table.values()
             if (it.condition, it.subject) == (one.condition, one.subject) and one.ended_at is not None
             and 0 <= it.began_at - one.ended_at <= KEPT
+            and ((rule := RULES.get(one.condition)) is not None and one.ended_at - one.began_at >= rule.lasting)
         ]  # fmt: skip
         assert all(it.since < it.began_at for it in later)
 

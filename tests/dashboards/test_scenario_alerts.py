@@ -41,7 +41,7 @@ def scraped(name: str, seconds: range, names: frozenset[str]) -> ScrapedSeries:
     for second, observed in zip(seconds, polled(name, seconds), strict=True):
         now = START + second * SECOND
         _, batch = job.batch(now, observed)
-        exposed.commit(batch.version, now, batch.changes, batch.clusters, batch.incidents, batch.spells)
+        exposed.commit(batch)
         exposed.sample(now, batch.samples, batch.sources)
         series.add(exposed.scrape(now))
     return series

@@ -58,6 +58,7 @@ class Verdict(NamedTuple):
         in_vain: wakes without harm.
         is_once: no more wakes than faults did harm.
         first: whether the first message has the right class, broker and next step; None: nobody was woken for harm.
+        changed: alerts of which a label changed while they fired, or that fired again soon after.
         told_once: the loss of redundancy was told once; None: there was none, or the play ended too early.
     """
 
@@ -69,6 +70,7 @@ class Verdict(NamedTuple):
     is_once: bool
     first: tuple[bool, bool, bool] | None
     told_once: bool | None
+    changed: tuple[str, ...] = ()
 
     def complaints(self) -> Iterator[str]:
         """Say what is wrong, for a person."""
@@ -83,6 +85,7 @@ class Verdict(NamedTuple):
             yield f"first message: {', '.join(wrong)}"
         if self.told_once is False:
             yield f"{len(self.warnings)} warnings of lost redundancy"
+        yield from self.changed
 
 
 def opened(sent: Sequence[Notification], receiver: str) -> tuple[Told, ...]:
@@ -118,6 +121,7 @@ def verdict_of(result: Result, sent: Sequence[Notification]) -> Verdict:
         is_once=len(right) <= result["wakes_allowed"],
         first=first_right,
         told_once=_told_once(result, warnings),
+        changed=tuple(result["changed"]),
     )
 
 
@@ -183,6 +187,7 @@ def _aims(of: Judgements) -> Iterator[str]:
         yield f"| - {part} | | {share(sum(each[place] for each in named), len(named))} |"
     lost = [each.told_once for each in verdicts if each.told_once is not None]
     yield f"| one warning of lost redundancy | 98 % | {share(sum(lost), len(lost))} |"
+    yield f"| a label of an alert changed, or it fired again | 0 | {_of(verdicts, lambda each: bool(each.changed))} |"
     may = [each for each in verdicts if each.call == MAY]
     yield f"| woken where it is allowed, and not required | | {_of(may, lambda each: bool(each.wakes))} |"
 

@@ -24,6 +24,7 @@ from exporters.backtest.series import ScrapedSeries
 from exporters.metrics.catalogue import CATALOGUE
 from streaming.contracts.observations import Observation
 from tests.judge import false_wakers
+from tests.judge.constancy import Constancy, fired_again
 from tests.judge.expected import expectations
 from tests.judge.first_message import Wanted, read, texts, without_texts
 from tests.judge.harm import REDUNDANCY_LOST, WAKE_WITHIN, Judged, Span, judged_harm
@@ -60,13 +61,13 @@ class Scrapes:
     """Scrapes a play every 15 s."""
 
     def __init__(self, names: frozenset[str]) -> None:
-        self.series = ScrapedSeries()
+        self.series, self.constancy = ScrapedSeries(), Constancy()
         self._exposed = ExposedPlay(names)
         self._samples: list[Observation] = []
 
     def __call__(self, batch: Batch, more: str = "") -> None:
         """Take over what a micro-batch commits, and scrape if it is time; ``more``: lines of another program."""
-        self._exposed.commit(batch.version, batch.now, batch.changes, batch.clusters, batch.incidents, batch.spells)
+        self._exposed.commit(batch)
         self._samples += batch.samples
         second = (batch.now - START) // SECOND
         if (second - BATCH_SECONDS) % SCRAPE_SECONDS:
@@ -76,6 +77,7 @@ class Scrapes:
         text = self._exposed.scrape(batch.now) + more
         for _ in range(1 if self.series.scrapes else QUIET_SCRAPES + 1):
             self.series.add(text)
+        self.constancy.add(text)
 
     def times(self) -> range:
         """Give the times of the scrapes, UTC microseconds."""
@@ -115,7 +117,7 @@ def _alerted(seed: int, kinds: tuple[str, ...]) -> Result:
         _put_texts(shown, rules, scrapes.times()[0], Path(folder))
     for one in shown:
         if "text" in one:
-            one["right"] = list(read(one["text"], [each for each in right[0] if each.harm]))
+            one["right"] = list(read(one["text"], [each for each in right[0] if each.harm], one["began"]))
     return {
         "seed": seed,
         "preset": play.preset,
@@ -124,6 +126,7 @@ def _alerted(seed: int, kinds: tuple[str, ...]) -> Result:
         "kinds": [one.kind for one in play.troubles],
         "harm": sorted({harm for effect in effects.of for harm in effect.harm}),
         "firings": shown,
+        "changed": [*scrapes.constancy.broken(), *fired_again(shown)],
         "seconds": play.seconds,
     } | judged_result(judged_harm(play), effects.of)
 

@@ -5,7 +5,7 @@ does for clients what it promised, which ``tests/judge/harm.py`` finds by itself
 must stay silent, but plays as all others. Two more are about many clusters, in ``tests/judge/fleet.py``.
 
 - ``lost_controllers``: a rule of a firewall, an ACL or a certificate keeps the collector from the controllers. Brokers
-  answer it as before, and name the leader of the quorum.
+  answer it as before, and name the leader of the quorum; the poller stands in for the metadata log.
 - ``lost_broker``: one broker is away for 7 to 13 minutes, or for half an hour, and every topic has three replicas of
   which two are enough. The longer ones lose redundancy, which must be told.
 - ``announced_work``: a broker is stopped for work that was announced, and has the only replica of partitions.
@@ -28,11 +28,14 @@ from streaming.contracts.identifiers import BrokerId, Micros, Offset
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
 from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved, LogDirectoryObserved, QuorumMemberObserved
+from streaming.sources.collector.opening import POLL_SNAPSHOT_SECONDS
 from streaming.sources.simulated.scenario import Action, Scenario, TopicPlan
 from streaming.sources.simulated.source import SimulatedSource
+from streaming.sources.source import SILENCE_SECONDS
 from tests.judge.clusters import drawn_cluster
 from tests.judge.faults import Stand, moves_of, to, trouble
 from tests.judge.play import SECOND, START, Batch, Play, Sees, run, source_of, stand_of, topics_of
+from tests.judge.polled import Poller
 from tests.judge.trouble import Absence, Act, Trouble
 
 _DRAWS: Final = 40
@@ -91,8 +94,25 @@ def _played(
         topics=topics_of(source),
     )
     shown = None if watch is None else lambda batch: watch(batch, waker.lines((batch.now - START) / SECOND))
-    run(play, source, shown, waker.sees)
+    stand_in = _StandIn(source, waker.silent)
+    run(play, source, shown, lambda second, seen: [*waker.sees(second, seen), *stand_in.poll(second)])
     return play
+
+
+class _StandIn:
+    """The poller of the collector, which reports the state while the metadata log is silent."""
+
+    def __init__(self, source: SimulatedSource, silent: tuple[float, float]) -> None:
+        self._source, self._silent, self._reports, self._poller = source, silent, -1, Poller(source.simulation)
+
+    def poll(self, second: float) -> list[Observation]:
+        """Give what it reports, now and then the whole state."""
+        begin, end = self._silent
+        if not begin + SILENCE_SECONDS <= second < end:
+            return []
+        if (reports := int((second - begin) // POLL_SNAPSHOT_SECONDS)) != self._reports:
+            self._reports, self._poller = reports, Poller(self._source.simulation)
+        return self._poller.poll(Micros(START + round(second * SECOND)))
 
 
 def _with_topics(random: Random, scenario: Scenario, kind: str) -> Scenario:

@@ -5,7 +5,8 @@ writes them. It is compared with the incidents that the model's truth calls for 
 
 - its *class* is right if it has a word of ``WORDS`` for a class that is right, or the name of the class;
 - its *broker* is right if the first broker that it names is one that may be blamed, or if nobody is to be blamed;
-- its *next step* is right if it says to do what ``WORDS`` has for that class. "Run this command" is none.
+- its *next step* is right if it says to do what ``WORDS`` has for that class. "Run this command" is none. When the
+  fault has been repaired before the message is written, what is left to do is to find out why.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ _UNITS: Final = {"h": 3_600, "m": 60, "s": 1}
 _SHOWN: Final = ("summary", "description")
 
 
+_WHY: Final = "find out why"
+
+
 class Reading(NamedTuple):
     """Which parts of a message are right."""
 
@@ -56,21 +60,23 @@ class Reading(NamedTuple):
     step: bool
 
 
-def read(text: str, right: Iterable[ExpectedIncident]) -> Reading:
+def read(text: str, right: Iterable[ExpectedIncident], second: float = 0.0) -> Reading:
     """Read a message as one about an incident that is right: the one that it fits best."""
     named = _BROKER.search(text)
     readings = [
-        _of_kind(text, kind, None if named is None else int(named[1]), each) for each in right for kind in each.kinds
+        _of_kind(text, kind, None if named is None else int(named[1]), each, is_over=each.end < second)
+        for each in right
+        for kind in each.kinds
     ]
     return max(readings, key=sum, default=Reading(kind=False, broker=False, step=False))
 
 
-def _of_kind(text: str, kind: str, broker: int | None, right: ExpectedIncident) -> Reading:
+def _of_kind(text: str, kind: str, broker: int | None, right: ExpectedIncident, *, is_over: bool) -> Reading:
     words, step = WORDS.get(kind, (r"(?!)", r"(?!)"))
     return Reading(
         kind=kind in text or re.search(words, text, re.IGNORECASE) is not None,
         broker=broker in right.may if right.must else True,
-        step=re.search(step, text, re.IGNORECASE) is not None,
+        step=re.search(step, text, re.IGNORECASE) is not None or (is_over and _WHY in text),
     )
 
 

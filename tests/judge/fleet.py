@@ -1,13 +1,14 @@
 """Plays of many clusters behind one isrwatch, and of a second Watchdog: how many messages does one trouble send?
 
-Each of 40 expected clusters is healthy for a minute. Then, of the programs that all of them share:
+Each of 40 clusters is healthy for a minute. Then, of the programs that all of them share:
 
 - ``dead job``: the job is killed, and stays away;
 - ``dead exporter``: the exporter is killed, and stays away;
+- ``lost bus``: the job runs, and cannot read what collectors send;
 - ``restarted job``: the job is away for four minutes, as long as an upgrade of it takes.
 
-By the judge's own rule (``tests/judge/harm.py``) somebody must be woken for the first two, within twenty minutes, and
-once, however many clusters they hide; for the third nobody may be.
+By the judge's own rule (``tests/judge/harm.py``) somebody must be woken for the first three, within twenty minutes, and
+once, however many clusters they hide; for the last nobody may be.
 
 - ``second Watchdog``: another rule of an Alertmanager always fires, too, and is called Watchdog as that of
   kube-prometheus is. When our Prometheus dies, the messages to the receiver of heartbeats must end.
@@ -15,19 +16,20 @@ once, however many clusters they hide; for the third nobody may be.
 
 from __future__ import annotations
 
+import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dashboards.alerts import rule_file
-from dashboards.render import as_yaml
 from exporters.backtest.evaluation import firings
 from exporters.backtest.rule_files import RuleFile
 from exporters.backtest.series import ScrapedSeries
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Observation
+from streaming.contracts.state import SourceState
 from streaming.sources.simulated.scenario import Scenario, TopicPlan
 from tests.judge.alert_results import TICK, opened
 from tests.judge.alerts import RULES, SCRAPE_SECONDS, EveryRule, always_firing, fired_in
@@ -71,14 +73,20 @@ class _Fleet:
         scenario = Scenario(name="fleet", brokers=tuple(map(BrokerId, (1, 2, 3))), duration=86_400.0, topics=(topic,))
         self._source, self._clusters = source_of(scenario, 1), clusters
         self._job, self._exposed = JobOfPlay(), ExposedPlay(names)
+        self._applied: tuple[SourceState, ...] = ()
 
     def work(self, second: int) -> None:
         """Let the job apply everything that happened until a second."""
         seen = list(self._source.poll(Micros(START + second * SECOND)))
         of_all = [self._of(name, each) for name in self._clusters for each in seen]
         _, batch = self._job.batch(Micros(START + second * SECOND), of_all)
-        self._exposed.commit(batch.version, batch.now, batch.changes, batch.clusters, batch.incidents, batch.spells)
+        self._exposed.commit(batch)
         self._exposed.sample(batch.now, batch.samples, batch.sources)
+        self._applied = batch.sources
+
+    def wait(self, second: int) -> None:
+        """Let the job report that it cannot read the bus."""
+        self._exposed.sample(START + second * SECOND, (), self._applied, is_query_up=False)
 
     def _of(self, name: str, observed: Observation) -> Observation:
         return replace(observed, cluster_id=ClusterId(f"id-of-{name}"), cluster=name, source="metadata_log:one")
@@ -89,29 +97,48 @@ class _Fleet:
 
 
 def shared_played(clusters: int = CLUSTERS, seconds: int = PLAYED_SECONDS) -> Iterator[Shared]:
-    """Play the three, and count what was sent."""
-    always: Callable[[int], bool] = lambda _: True  # noqa: E731 - beside the two others
-    yield _sent("dead job", clusters, seconds, lambda second: second <= HEALTHY_SECONDS, always)
-    yield _sent("dead exporter", clusters, seconds, always, lambda second: second <= HEALTHY_SECONDS)
+    """Play all of them, and count what was sent."""
     back = HEALTHY_SECONDS + _AWAY_SECONDS
-    yield _sent("restarted job", clusters, back + 600, lambda second: not HEALTHY_SECONDS < second < back, always)
+    for what in (_Failing("dead job", _Program.JOB), _Failing("dead exporter", _Program.EXPORTER),
+                 _Failing("lost bus", _Program.BUS), _Failing("restarted job", _Program.JOB, back)):  # fmt: skip
+        yield _sent(what, clusters, seconds if what.must_wake else back + 600)
 
 
-def _sent(
-    what: str, count: int, seconds: int, is_job_up: Callable[[int], bool], is_exporter_up: Callable[[int], bool]
-) -> Shared:
+class _Program(Enum):
+    """What all clusters share."""
+
+    JOB, EXPORTER, BUS = range(3)
+
+
+class _Failing(NamedTuple):
+    """What fails, and until when."""
+
+    what: str
+    program: _Program
+    until: float = math.inf
+
+    @property
+    def must_wake(self) -> bool:
+        return math.isinf(self.until)
+
+    def is_up(self, program: _Program, second: int) -> bool:
+        return program is not self.program or not HEALTHY_SECONDS < second < self.until
+
+
+def _sent(failing: _Failing, count: int, seconds: int) -> Shared:
     clusters = [f"cluster-{number:02}" for number in range(count)]
     with tempfile.TemporaryDirectory(prefix="isrwatch-judge-") as name:
         folder = Path(name)
-        rules = _rules(folder)
+        rules = RuleFile.read(RULES)
         judgement, series = EveryRule([rules]), ScrapedSeries()
         fleet = _Fleet(judgement.metrics, clusters)
         for second in range(BATCH_SECONDS, seconds, SCRAPE_SECONDS):
-            if is_job_up(second) and is_exporter_up(second):  # nobody sees what it does behind a dead exporter
-                fleet.work(second)
-            text = fleet.scrape(second) if is_exporter_up(second) else ""
-            text += f'up{{job="isrwatch-job",instance="one"}} {int(is_job_up(second))}\n'
-            text += f'up{{job="isrwatch",instance="one"}} {int(is_exporter_up(second))}\n'
+            job, exporter, bus = (failing.is_up(each, second) for each in _Program)
+            if job and exporter:  # nobody sees what it does behind a dead exporter
+                fleet.work(second) if bus else fleet.wait(second)
+            text = fleet.scrape(second) if exporter else ""
+            text += f'up{{job="isrwatch-job",instance="one"}} {int(job)}\n'
+            text += f'up{{job="isrwatch-exporter",instance="one"}} {int(exporter)}\n'
             for _ in range(1 if series.scrapes else _QUIET_SCRAPES + 1):
                 series.add(text)
         begin, step = START + (BATCH_SECONDS - _QUIET_SCRAPES * SCRAPE_SECONDS) * SECOND, SCRAPE_SECONDS * SECOND
@@ -120,7 +147,7 @@ def _sent(
         fired = [fired_in(each) for each in found if each.alert not in always_firing(rules)]
         (folder / "alertmanager").mkdir()
         told = [message for message, _ in messages(fired, folder / "alertmanager")]
-    return _counted(what, told, must_wake=what != "restarted job")
+    return _counted(failing.what, told, must_wake=failing.must_wake)
 
 
 def _counted(what: str, told: Sequence[Notification], *, must_wake: bool) -> Shared:
@@ -139,12 +166,6 @@ def _different(told: Sequence[Notification]) -> int:
             count += bool(each.firing)
             last[each.group] = each.firing
     return count
-
-
-def _rules(folder: Path) -> RuleFile:
-    path = folder / "alerts.yml"
-    path.write_text(as_yaml(rule_file()), encoding="utf-8")
-    return RuleFile.read(path)
 
 
 def heartbeats_after_our_death(folder: Path) -> int:

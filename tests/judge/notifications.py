@@ -24,6 +24,7 @@ from tests.plugins.prometheus import running_alertmanager
 
 CONFIGURATION: Final = Path(__file__).parents[2] / "deploy" / "alertmanager" / "alertmanager.yml"
 SPEED: Final = 30
+_PLAY: Final = "play"
 _TICK: Final = 15.0
 _TAIL: Final = 120.0
 _DURATION: Final = re.compile(r"(\d+)(s|m|h)")
@@ -43,7 +44,7 @@ class Notification(NamedTuple):
 
 
 def notified(plays: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> dict[str, list[Notification]]:
-    """Send what fired to Alertmanager, in its time; each play is a cluster of its own.
+    """Send what fired to Alertmanager, in its time; each play has an isrwatch of its own.
 
     Args:
         plays: by name, each alert with its labels, and the first and last second at which it fired.
@@ -53,16 +54,16 @@ def notified(plays: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> 
         what was sent of each play, in order.
     """
     of_plays = [
-        {**alert, "labels": {**alert["labels"], "cluster": name}} for name, fired in plays.items() for alert in fired
+        {**alert, "labels": {**alert["labels"], _PLAY: name}} for name, fired in plays.items() for alert in fired
     ]
     sent = defaultdict(list)
-    for message, cluster in messages(of_plays, folder):
-        sent[cluster].append(message)
+    for message, play in messages(of_plays, folder):
+        sent[play].append(message)
     return sent
 
 
 def messages(fired: Sequence[Mapping[str, Any]], folder: Path) -> list[tuple[Notification, str]]:
-    """Send alerts to Alertmanager, in their time; give what it sent, each with the cluster of its group, if any."""
+    """Send alerts to Alertmanager, in their time; give what it sent, each with the play of its group, if any."""
     sent, seen = list[tuple[Notification, str]](), 0
     with collecting_webhook() as webhook, running_alertmanager(folder, webhook, hastened(webhook.url)) as manager:
         for second in _ticks(max((alert["last"] for alert in fired), default=0.0) + _TAIL):
@@ -76,13 +77,15 @@ def messages(fired: Sequence[Mapping[str, Any]], folder: Path) -> list[tuple[Not
 def _notification(message: Mapping[str, Any], second: float) -> tuple[Notification, str]:
     firing = sorted(each["labels"]["alertname"] for each in message["alerts"] if each["status"] == "firing")
     told = Notification(second, severity(message["receiver"]), message["groupKey"], tuple(firing))
-    return told, message["groupLabels"].get("cluster", "")
+    return told, message["groupLabels"].get(_PLAY, "")
 
 
 def hastened(url: str) -> dict[str, Any]:
-    """Shorten the times of the configuration that is shipped."""
+    """Shorten the times of the configuration that is shipped, and keep plays apart."""
     configuration = shipped(url)
     for route in _routes(configuration["route"]):
+        if "group_by" in route:
+            route["group_by"].append(_PLAY)
         for key in ("group_wait", "group_interval", "repeat_interval"):
             if key in route:
                 route[key] = _shorter(route[key])

@@ -18,6 +18,7 @@ import pyarrow as pa
 from streaming.changes.conditions.fold import ConditionFold
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
+from streaming.changes.incidents.short_ids import IncidentNumbers
 from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.conditions import Spell
 from streaming.contracts.events import Cause, Subject
@@ -64,7 +65,7 @@ class GivenCause(NamedTuple):
 class Batch(NamedTuple):
     """What one micro-batch commits, for who reads the tables while they are written.
 
-    ``changes`` are rows of ``partition_changes``, ``incidents`` and ``spells`` all rows of their tables so far,
+    ``changes`` are rows of ``partition_changes``, ``incidents`` and ``spells`` all rows of these tables so far,
     ``samples`` what was sampled since the micro-batch before.
     """
 
@@ -251,41 +252,59 @@ class JobOfPlay:
         gaps = IncidentGaps(
             usual=round(settings.incident_gap * SECOND), rolling=round(settings.incident_rolling_gap * SECOND)
         )
-        self._state, self._conditions, self._version = ReplicationState(), ConditionFold(), 0
+        self._state, self._version, self._conditions = ReplicationState(), 0, ConditionFold()
         self._incidents = IncidentFold(gaps, follow=self._conditions.follow)
         self._table: dict[str, dict[str, Any]] = {}
-        self._spells: dict[str, Spell | None] = {}
+        self._spells: dict[str, Spell] = {}
+        self._numbers, self._short_ids = IncidentNumbers(_none_stored), dict[str, str]()
 
     def batch(self, now: Micros, seen: Sequence[Observation]) -> tuple[tuple[Change, ...], Batch]:
         """Apply what was seen; give the changes, and what is committed."""
         folded = fold(self._state, [observed for observed in seen if observed.channel is Channel.REPLICATION])
         self._state.apply(folded.touched)
         changes = changes_to_arrow(folded.changes) if folded.changes else _no_changes()
-        for incident in self._incidents.fold(rows_of(changes, self._version)):
-            self._table[incident.incident_id] = incident_row(
-                incident,
-                self._version,
-                self._incidents.times(incident.cluster_id),
-                may_go_on=self._incidents.remembered(incident),
-            )
-        self._spells |= self._conditions.take_changed()
+        self._fold(changes)
         batch = Batch(
             version=self._version,
             now=now,
             changes=changes,
             clusters=tuple(self._state.clusters.values()),
             incidents=tuple(self._table.values()),
-            spells=tuple(spell for spell in self._spells.values() if spell is not None),
+            spells=tuple(self._spells.values()),
             sources=tuple(self._state.sources.values()),
             samples=tuple(observed for observed in seen if observed.channel is Channel.SAMPLES),
         )
         self._version += 1
         return folded.changes, batch
 
+    def _fold(self, changes: pa.Table) -> None:
+        """Fold rows into incidents and spells, and give these their short ids as the writer of the tables does."""
+        folded = self._incidents.fold(rows_of(changes, self._version) if len(changes) else ())
+        self._short_ids |= self._numbers.follow(self._incidents.number_steps)
+        for incident in folded:
+            row = incident_row(
+                incident,
+                self._version,
+                self._incidents.times(incident.cluster_id),
+                may_go_on=self._incidents.remembered(incident),
+            )
+            self._table[incident.incident_id] = row | {"short_id": self._short_ids[incident.incident_id]}
+        for condition_id, spell in self._conditions.take_changed().items():
+            if spell is None:
+                self._spells.pop(condition_id, None)
+            else:
+                short_id = None if spell.incident_id is None else self._short_ids[spell.incident_id]
+                self._spells[condition_id] = spell._replace(short_id=short_id)
+
     def incidents_of_their_own(self) -> list[dict[str, Any]]:
         """Give the rows of incidents that were not merged into others, by time."""
         rows = (row for row in self._table.values() if row["merged_into"] is None)
         return sorted(rows, key=lambda row: row["opened_at"])
+
+
+def _none_stored(_: str) -> int | None:
+    """Begin to count."""
+    return None
 
 
 @cache

@@ -7,7 +7,7 @@ is written to a file, so that a run that was stopped goes on with the next.
 Rules are evaluated by promtool, a piece at a time, in a thread beside the next piece. Each piece begins with the last
 ``LEAD`` seconds of the one before, so that what fires across midnight goes on, and windows of hours are full. Rules
 that look back further, or wait for longer, see less than they would: of these a piece can tell only that they are
-silent for a day. Alerts about groups are left out: what a group does is its application's.
+silent for a day. Every pack is loaded but that of groups: what a group does is its application's.
 
 Every alert that fires must have begun while a planted trouble lasted, or within ``AFTER`` seconds of its end; one that
 is critical is wrong even then: no trouble that is planted harms clients.
@@ -24,21 +24,28 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import yaml
 from pyspark import cloudpickle
 
+from dashboards.alerts import rule_file
+from dashboards.render import as_yaml
 from exporters.backtest.evaluation import Firing, firings
 from exporters.backtest.rule_files import RuleFile
 from exporters.backtest.series import ScrapedSeries
+from streaming.alert_settings import AlertsSettings
+from streaming.contracts.alerts import OPT_IN, Pack
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import Observation
 from streaming.contracts.samples import BrokerSpeedObserved
 from streaming.model.constants import NEWEST, PRESETS
 from streaming.model.controller import registry
 from streaming.model.controller.registry import Timeline
+from streaming.settings import Settings
 from streaming.sources.simulated.scenario import Scenario, TopicPlan
 from tests.judge.alerts import RULES, EveryRule, always_firing
 from tests.judge.first_message import without_texts
@@ -52,7 +59,6 @@ SCRAPE_SECONDS: Final = 30
 SAMPLE_SECONDS: Final = 60
 LEAD: Final = 6 * 3_600
 AFTER: Final = 3_600.0
-_OF_GROUPS: Final = "kafka_replication_group_"
 _OFFSETS: Final = "__consumer_offsets"
 _BROKERS: Final = tuple(map(BrokerId, (1, 2, 3, 4)))
 
@@ -99,7 +105,7 @@ class Life:
             now = Micros(START + second * SECOND)
             due = [lease for at, lease in leases if second - SCRAPE_SECONDS < at <= second]
             _, batch = self.job.batch(now, [*due, nothing_announced(second), *self.source.poll(now)])
-            self.exposed.commit(batch.version, batch.now, batch.changes, batch.clusters, batch.incidents, batch.spells)
+            self.exposed.commit(batch)
             self._samples += batch.samples
             if second % SAMPLE_SECONDS == 0:
                 self.exposed.sample(now, _newest(self._samples), batch.sources)
@@ -121,9 +127,17 @@ def _is_remembered(sample: Observation) -> bool:
     return getattr(sample, "sample", type(sample)) is BrokerSpeedObserved
 
 
+@cache
+def quiet_rules() -> RuleFile:
+    """Give the rules of every pack but that of groups."""
+    packs = tuple(pack for pack in OPT_IN if pack is not Pack.GROUPS)
+    document = yaml.safe_load(as_yaml(rule_file(Settings(alerts=AlertsSettings(packs=packs)))))
+    return RuleFile(RULES, document["groups"])
+
+
 def evaluated(scrapes: Sequence[str], end: int, piece: int) -> list[Firing]:
     """Give what fires in a piece that ends at a second, of which these are the scrapes, with those before it."""
-    rules = _without_groups(RuleFile.read(RULES))
+    rules = quiet_rules()
     series = ScrapedSeries()
     for text in scrapes:
         series.add(text)
@@ -134,14 +148,6 @@ def evaluated(scrapes: Sequence[str], end: int, piece: int) -> list[Firing]:
         fired = firings([without_texts(rules)], EveryRule([rules]), series, times, Path(folder))
     begin = START + (end - piece) * SECOND
     return [each for each in fired if each.last_at > begin and each.alert not in always_firing(rules)]
-
-
-def _without_groups(rules: RuleFile) -> RuleFile:
-    groups = [
-        {**group, "rules": [rule for rule in group["rules"] if _OF_GROUPS not in str(rule["expr"])]}
-        for group in rules.groups
-    ]
-    return RuleFile(rules.path, groups)
 
 
 def belongs(fired: Firing, planted: Iterable[Planted]) -> str:
@@ -218,7 +224,7 @@ def _life(folder: Path, name: str, seed: str, piece: int) -> Life:
     state = folder / f"{name}-{piece}.state"
     if piece and state.exists():
         return read_life(state)
-    return Life(seed, EveryRule([RuleFile.read(RULES)]).metrics)
+    return Life(seed, EveryRule([quiet_rules()]).metrics)
 
 
 _NO_VALUE: Final = next(each for each in vars(registry).values() if type(each) is object)
@@ -313,8 +319,8 @@ def quiet_heading(days: int, commit: str, date: str, seed: str) -> str:
 {days} day{"s" * (days != 1)} of a healthy cluster, of commit `{commit}` of {date}, drawn from `{seed}`. Rendered by
 `make judge ARGS="--quiet --write"`. One cluster of the model with four brokers and three controllers lives through all
 of them (`tests/judge/quiet.py`); what is done to it, and what few troubles are planted, is in
-`tests/judge/quiet_days.py`. An alert must have begun while a planted trouble lasted or within {AFTER / 60:.0f} minutes
-of its end, and none may be critical. Scrapes and evaluations are {SCRAPE_SECONDS} seconds apart. Rules about groups are
-left out; those that wait for longer than a day, or look back further, are judged by what a day and the
-{LEAD // 3_600} hours before it show.
+`tests/judge/quiet_days.py`. Every pack is loaded but that of groups. An alert must have begun while a planted trouble
+lasted or within {AFTER / 60:.0f} minutes of its end, and none may be critical. Scrapes and evaluations are
+{SCRAPE_SECONDS} seconds apart. Rules that wait for longer than a day, or look back further, are judged by what a day
+and the {LEAD // 3_600} hours before it show.
 """

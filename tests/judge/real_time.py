@@ -20,10 +20,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import yaml
-
+from streaming.contracts.alerts import ALERTS, Pack
+from streaming.contracts.events import Severity
 from streaming.sources.simulated import load_scenario
 from tests.judge.alerts import RULES
 from tests.judge.notifications import shipped
@@ -158,9 +158,8 @@ def wrong(scenario: str, messages: Sequence[Message], pages: frozenset[str]) -> 
 
 
 def page_alerts() -> frozenset[str]:
-    groups: list[dict[str, Any]] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
-    rules = [rule for group in groups for rule in group["rules"] if "alert" in rule]
-    return frozenset(rule["alert"] for rule in rules if severity(rule["labels"]["severity"]) == CRITICAL)
+    of_pack = ((name, alert) for name, alert in ALERTS.items() if alert.pack is Pack.ALERTS)
+    return frozenset(name for name, alert in of_pack if alert.severity is Severity.CRITICAL)
 
 
 def main() -> None:

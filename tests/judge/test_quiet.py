@@ -6,14 +6,13 @@ from pathlib import Path
 from random import Random
 
 from exporters.backtest.evaluation import Firing
-from exporters.backtest.rule_files import RuleFile
-from tests.judge.alerts import RULES, EveryRule
+from tests.judge.alerts import EveryRule
 from tests.judge.play import SECOND, START
-from tests.judge.quiet import AFTER, DAY, Life, belongs, errors, quiet_rendered, read_life, written_life
+from tests.judge.quiet import AFTER, DAY, Life, belongs, errors, quiet_rendered, quiet_rules, read_life, written_life
 from tests.judge.quiet_days import WORK, Day, Planted
 
 SHORT = 300
-NAMES = EveryRule([RuleFile.read(RULES)]).metrics
+NAMES = EveryRule([quiet_rules()]).metrics
 CRASH = Planted("crash", 1_000, 2_000)
 
 
@@ -38,7 +37,7 @@ def test_every_kind_of_work_is_done_on_some_day() -> None:
 
 def firing(second: float) -> Firing:
     at = round(START + second * SECOND)
-    return Firing("KafkaBrokerDown", (("severity", "ticket"),), at, at)
+    return Firing("IsrwatchBrokerDown", (("severity", "warning"),), at, at)
 
 
 def test_an_alert_belongs_to_a_trouble_until_an_hour_after_its_end() -> None:

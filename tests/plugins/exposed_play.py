@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,18 +10,19 @@ import pyarrow.compute as pc
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.prepared import ScrapeRequest
+from exporters.read_model.conditions import put_conditions
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.events import put_incidents
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.side_tables import SIDE_CONTENTS
 from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.contracts.codec import encode
-from streaming.contracts.conditions import RECENT
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import SourceLag, SourceState
+from streaming.contracts.tables import CONDITIONS
 from streaming.delta.changes.log import in_commit
 from streaming.delta.incidents.rows import SCHEMA
-from streaming.delta.log.definitions import arrow_schema
+from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.queries import plain as plain_times
 from streaming.delta.samples.newest import Newest
 from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
@@ -37,6 +38,34 @@ if TYPE_CHECKING:
 
 STALE_AFTER_SECONDS = 60.0
 _CONTENTS = {content.definition.name: content for content in SIDE_CONTENTS}
+
+
+class Committed(Protocol):
+    """What one commit has: rows of the change log without the columns of the commit, and all rows of two tables."""
+
+    @property
+    def version(self) -> int:
+        """Its version of ``partition_changes``."""
+
+    @property
+    def now(self) -> int:
+        """When it was, UTC microseconds."""
+
+    @property
+    def changes(self) -> pa.Table:
+        """Rows of ``partition_changes``."""
+
+    @property
+    def clusters(self) -> Sequence[ClusterState]:
+        """How far the sources came, as the job stores it with each commit."""
+
+    @property
+    def incidents(self) -> Sequence[dict[str, Any]]:
+        """Rows of ``incidents``."""
+
+    @property
+    def spells(self) -> Sequence[Spell]:
+        """Rows of ``conditions``."""
 
 
 class ExposedPlay:
@@ -59,50 +88,36 @@ class ExposedPlay:
         """Go on where the object stood that was written."""
         self.__dict__.update(state, _exposition=Exposition(STALE_AFTER_SECONDS))
 
-    def commit(  # noqa: PLR0913, PLR0917 - the rows of each table
-        self,
-        version: int,
-        now: int,
-        changes: pa.Table,
-        clusters: Iterable[ClusterState],
-        incidents: Sequence[dict[str, Any]] = (),
-        spells: Sequence[Spell] = (),
-    ) -> None:
-        """Take over one commit.
-
-        Args:
-            version: of ``partition_changes``.
-            now: when it was committed, UTC microseconds.
-            changes: its rows, without the columns of the commit.
-            clusters: as the job stores with each commit how far its sources came.
-            incidents: every row of that table.
-            spells: of conditions: every row of that table.
-        """
-        committed = in_commit(changes, version, now)
+    def commit(self, batch: Committed) -> None:
+        """Take over one commit."""
+        committed = in_commit(batch.changes, batch.version, batch.now)
         draft = SnapshotDraft(self._snapshot)
         apply_changes(draft, committed)
         count_isr_removals(draft, committed, StateVersions())
-        for cluster in clusters:
+        for cluster in batch.clusters:
             draft.put_cluster(cluster, ())
-        rows = pa.Table.from_pylist(list(incidents), SCHEMA)
+        rows = pa.Table.from_pylist(list(batch.incidents), SCHEMA)
         put_incidents(draft, rows.append_column("is_over", pc.is_null(rows["carried"])))
-        draft.put_conditions(_newest(spells))
-        self._snapshot = draft.finish(version, now, 0)
+        put_conditions(draft, _rows_of_spells(batch.spells))
+        self._snapshot = draft.finish(batch.version, batch.now, 0)
 
-    def sample(self, now: int, samples: Iterable[Observation], sources: Iterable[SourceState] = ()) -> None:
+    def sample(
+        self, now: int, samples: Iterable[Observation], sources: Iterable[SourceState] = (), *, is_query_up: bool = True
+    ) -> None:
         """Take over what was sampled, in its order, and how far the job has applied the sources of changes.
 
         Args:
             now: the job's report is of then, UTC microseconds.
             samples: since the last call.
             sources: of the replication channel; of both the job has applied all that was sent.
+            is_query_up: False while the job cannot read the bus.
         """
         samples = list(samples)
         told = [
             {"source": each.source, "position": number, "payload": encode(each), "damage": None}
             for number, each in enumerate(samples)
         ]
-        draft, lag = SnapshotDraft(self._snapshot), SourceLag(0, 0, is_query_up=True, restarts=0, reported_at=now)  # type: ignore[arg-type]
+        draft, lag = SnapshotDraft(self._snapshot), SourceLag(0, 0, is_query_up, 0, now)  # type: ignore[arg-type]
         for source in sources:
             draft.cluster(source.cluster_id, source.cluster).put_source(source, Channel.REPLICATION, lag)
         for source in _sources_of(samples):
@@ -119,19 +134,9 @@ class ExposedPlay:
         return plain(self._exposition.render(self._snapshot, health, now, self._request)).decode()
 
 
-def _newest(spells: Sequence[Spell]) -> dict[str, tuple[Spell, ...]]:
-    """Give the spells of each cluster that the exporter keeps: those that last, or ended not long before the newest."""
-    of_cluster: dict[str, list[Spell]] = {}
-    for spell in spells:
-        of_cluster.setdefault(spell.cluster_id, []).append(spell)
-    return {
-        cluster_id: tuple(each for each in every if each.ended_at is None or each.ended_at > _ended(every) - RECENT)
-        for cluster_id, every in of_cluster.items()
-    }
-
-
-def _ended(spells: Sequence[Spell]) -> int:
-    return max((each.ended_at or each.began_at for each in spells), default=0)
+def _rows_of_spells(spells: Iterable[Spell]) -> pa.Table:
+    rows = [{**spell._asdict(), "topics": list(spell.topics), "as_of_version": 0} for spell in spells]
+    return plain_times(rows_to_arrow(rows, arrow_schema(CONDITIONS)))
 
 
 def _sources_of(samples: Sequence[Observation]) -> Iterable[SourceState]:

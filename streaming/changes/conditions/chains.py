@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.conditions import BOUND, KEPT, RECENT, TOPICS_NAMED, WINDOW, Condition, Spell, chained_with
+from streaming.contracts.conditions import (
+    BOUND,
+    KEPT,
+    RECENT,
+    RULES,
+    TOPICS_NAMED,
+    WINDOW,
+    Condition,
+    Spell,
+    chained_with,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +114,7 @@ class SpellBook:
         subject: str,
         row: ChangeRow,
         incident_id: str | None,
-        follows: LiveSpell | None = None,
+        follows: LiveSpell | Chain | None = None,
     ) -> LiveSpell:
         """Begin a spell with a row; one that ended at this moment, and was explained alike, lasts on.
 
@@ -113,9 +123,9 @@ class SpellBook:
             subject: whom it concerns.
             row: the row.
             incident_id: the incident that explains it.
-            follows: it began with this one, which has just ended.
+            follows: it began with this one, which has just ended; or it is in this chain.
         """
-        began_at = row.time if follows is None else min(row.time, follows.began_at)
+        began_at = min(row.time, follows.began_at) if isinstance(follows, LiveSpell) else row.time
         spells = self._of_key.setdefault((chained_with(condition), subject), [])
         over = [spell for spell in spells if spell.ended_at is not None and began_at - spell.ended_at <= KEPT]
         at_once = [
@@ -126,8 +136,11 @@ class SpellBook:
             spell.ended_at = spell.ended_version = None
             self.note(spell)
             return spell
-        before = max(over, key=_newest, default=None) if follows is None else follows
-        chain = Chain(began_at, incident_id, None, []) if before is None else before.chain
+        chain = follows.chain if isinstance(follows, LiveSpell) else follows
+        if chain is None:
+            led = [each for each in over if each.explained_by == incident_id or _was_raised(each, spells, began_at)]
+            before = max(led, key=_newest, default=None)
+            chain = Chain(began_at, incident_id, None, []) if before is None else before.chain
         began_at = max(began_at, chain.since)  # time may run back
         spell = LiveSpell(
             condition_id=_unused(f"{row.cluster_id}/{condition}/{subject}/{began_at}/{incident_id or ''}", spells),
@@ -223,6 +236,16 @@ class SpellBook:
         changed = {key: None if spell is None else spell.row() for key, spell in self.changed.items()}
         self.changed = {}
         return changed
+
+
+def _was_raised(spell: LiveSpell, spells: Iterable[LiveSpell], at: int) -> bool:
+    """Return whether the chain of a spell was raised, by the rules as they come: what follows keeps its name then."""
+    if (rule := RULES.get(spell.condition)) is None:
+        return False
+    in_chain = ((each.ended_at or at) - each.began_at for each in spell.chain.spells)
+    alike = (each for each in spells if each.condition is spell.condition and (each.ended_at or at) > at - WINDOW)
+    total = sum((each.ended_at or at) - each.began_at for each in alike)
+    return any(lasted >= rule.lasting for lasted in in_chain) or (rule.adding_up or total + 1) <= total
 
 
 def _unused(condition_id: str, spells: Iterable[LiveSpell]) -> str:

@@ -35,7 +35,7 @@ class HarmedPartitions:
     ) -> None:
         """Continue with the spells of a book that last."""
         self._state, self._book, self._context = state, book, context
-        self._conditions = CONDITIONS_OF[state]
+        self._conditions, self._incidents = CONDITIONS_OF[state], incidents
         self._spells: dict[tuple[Condition, str | None], list[LiveSpell]] = {}
         for spell in book.open_ones():
             if spell.condition in self._conditions:
@@ -55,6 +55,7 @@ class HarmedPartitions:
         if (row.states | row.states_before) >> self._state & 1:
             self._explain(row, incidents)
         if self._spells or self._context.in_states[self._state] > 0:
+            self._incidents = incidents
             self.count(row, touched)
 
     def _explain(self, row: ChangeRow, incidents: Iterable[Incident]) -> None:
@@ -108,7 +109,7 @@ class HarmedPartitions:
             if holder is not None and unexplained and row.time - unexplained[0].began_at <= BOUND:
                 self._adopt(condition, holder, row)
             else:
-                self._spells[key] = [self._book.begin(condition, "", row, holder)]
+                self._spells[key] = [self._begun(condition, holder, row)]
         for spell in self._spells[key]:
             if count > spell.partitions:
                 spell.partitions = count
@@ -121,6 +122,21 @@ class HarmedPartitions:
                 self._book.add_topic(spell, row.topic)
             elif holder is not None and holder in touched:
                 self._name_topics(spell, touched[holder])
+
+    def _begun(self, condition: Condition, holder: str | None, row: ChangeRow) -> LiveSpell:
+        """Begin a spell; one that begins with another one is in its chain, which the newest incident names."""
+        young = (
+            spell.chain
+            for (of, _), spells in self._spells.items()
+            for spell in spells
+            if of is condition and row.time - spell.chain.since <= BOUND
+        )
+        chain = next(young, None)
+        begun = self._book.begin(condition, "", row, holder, follows=chain)
+        opened = {each.incident_id: each.opened_at for each in self._incidents}
+        if chain is not None and opened.get(holder or "", 0) > opened.get(chain.incident_id or "", 0):
+            self._book.bind(chain, holder or "")
+        return begun
 
     def _adopt(self, condition: Condition, heir: str, row: ChangeRow) -> None:
         """Let an incident explain what none has explained; a young chain gets its name."""

@@ -312,6 +312,13 @@ def test_a_directory_is_offline_until_a_newer_sample_says_otherwise_or_its_broke
     assert labels(replace(failed, brokers=gone, counts=PartitionCounts(hosted={1: 10}))) == set()
 
 
+def test_a_broker_without_a_log_directory_is_not_under_replicated_too() -> None:
+    spells = tuple(spell("under_replicated", OBSERVED - 1_000 * SECOND, broker) for broker in ("2", "3"))
+    failed = cluster(samples=ClusterSamples(log_directories=(directory(0.5, is_online=False),)), conditions=spells)
+    assert labels(failed) == {("main", "log_directory_offline", "2:/data"), ("main", "under_replicated", "3")}
+
+
+
 def test_a_voter_is_behind_unless_work_on_it_is_announced() -> None:
     voters = (member(100, NOW), member(2, NOW - 11 * SECOND), member(3, NOW - 9 * SECOND))
     one = cluster(samples=ClusterSamples(quorum_members=voters))
