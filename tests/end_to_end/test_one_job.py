@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from dashboards.alerts import PLANNED_CAUSES
+from dashboards.signals.brokers import PLANNED_CAUSES
 from streaming.bus.directory import DirectoryPublisher
 from streaming.contracts.identifiers import ClusterId
 from tests.end_to_end.bad_input import DAMAGES, REASONS, publish_with_faults

@@ -11,16 +11,10 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from exporters.read_model.cluster_samples import ClusterSamples, LogDirectoryRow, QuorumMemberRow, TransactionRow
-from exporters.read_model.conditions import (
-    ConditionInputs,
-    ConditionSettings,
-    Raised,
-    keep_conditions,
-    put_conditions,
-    raised,
-)
+from exporters.read_model.conditions import ConditionInputs, ConditionSettings, Raised, raised
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.snapshot import ClusterSnapshot, PartitionCounts, ReplicationSnapshot, SourceProgress
+from exporters.read_model.spells import keep_conditions, put_conditions
 from streaming.contracts.conditions import BOUND, KEPT, RULES, Condition, Spell
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
@@ -316,7 +310,6 @@ def test_a_broker_without_a_log_directory_is_not_under_replicated_too() -> None:
     spells = tuple(spell("under_replicated", OBSERVED - 1_000 * SECOND, broker) for broker in ("2", "3"))
     failed = cluster(samples=ClusterSamples(log_directories=(directory(0.5, is_online=False),)), conditions=spells)
     assert labels(failed) == {("main", "log_directory_offline", "2:/data"), ("main", "under_replicated", "3")}
-
 
 
 def test_a_voter_is_behind_unless_work_on_it_is_announced() -> None:

@@ -1,0 +1,45 @@
+"""Rows of the table of conditions: read, and kept as of then while they cannot be read. Theory: ``conditions``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.contracts.conditions import RECENT, Condition, Spell
+from streaming.delta.log.queries import columns_of, rows_as
+
+if TYPE_CHECKING:
+    from exporters.read_model.draft import SnapshotDraft
+
+_ALL: Final = frozenset(Condition)
+"""A newer job may write others."""
+
+
+def read_conditions(rows: pa.Table) -> dict[str, tuple[Spell, ...]]:
+    """Return of each cluster the spells that last, and those that ended ``RECENT`` before the newest of its rows."""
+    if not {*Spell._fields} <= {*rows.column_names}:
+        return {}
+    ended = rows["ended_at"]
+    moments = pc.coalesce(ended, rows["began_at"]).cast(pa.int64())
+    of_cluster = {
+        cluster_id: pc.equal(rows["cluster_id"], cluster_id) for cluster_id in pc.unique(rows["cluster_id"]).to_pylist()
+    }
+    spells: dict[str, tuple[Spell, ...]] = {}
+    for cluster_id, is_its in of_cluster.items():
+        oldest = pc.max(moments.filter(is_its)).as_py() - RECENT
+        counts = rows.filter(pc.and_(is_its, pc.or_(pc.is_null(ended), pc.greater(moments, oldest))))
+        read = rows_as(Spell, columns_of(counts, Spell._fields), counts.num_rows)
+        spells[cluster_id] = tuple(each._replace(topics=each.topics or ()) for each in read if each.condition in _ALL)
+    return spells
+
+
+def put_conditions(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Take over the rows of every cluster; those that did not change stay the same objects."""
+    draft.put_conditions(read_conditions(rows))
+
+
+def keep_conditions(draft: SnapshotDraft) -> None:
+    """Keep the rows that were read last, as of then: see the theory above."""
+    draft.stop_conditions()
