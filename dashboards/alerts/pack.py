@@ -117,7 +117,7 @@ def _blind(settings: Settings) -> Rule:
         settings,
         command="isrwatch health",
         about=_OF_CLUSTER,
-        kept="10m",  # as long as it waits: a blindness that turns into another one has no gap
+        kept="15m",  # as long as it waits: a blindness that turns into another one has no gap
     )
 
 
