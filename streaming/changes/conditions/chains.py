@@ -86,7 +86,7 @@ class SpellBook:
 
     Attributes:
         changed: those that rows have changed since it was last asked; by id. None: it was withdrawn.
-        unsettled: chains whose incident is not fixed yet, as far as the rows so far have shown.
+        unsettled: chains whose incident may not be fixed yet, and some older ones.
     """
 
     def __init__(self, spells: Iterable[Spell] = ()) -> None:
@@ -186,6 +186,7 @@ class SpellBook:
     def _added(self, spell: LiveSpell, spells: list[LiveSpell]) -> LiveSpell:
         chain = spell.chain
         if not chain.spells and spell.ended_at is None:
+            self.unsettled = [each for each in self.unsettled if spell.began_at - each.since <= KEPT]
             self.unsettled.append(chain)
         chain.spells.append(spell)
         spells.append(spell)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.changes.conditions.brokers import BrokerConditions, explains
 from streaming.changes.conditions.chains import SpellBook
 from streaming.changes.conditions.harm import CONDITIONS_OF, HarmedPartitions
-from streaming.changes.incidents.context import DegradedState
+from streaming.changes.incidents.context import STATES_OF, DegradedState
 from streaming.contracts.conditions import BOUND, Condition
 from streaming.contracts.events import EventKind
 
@@ -28,6 +28,7 @@ _COUNTED: Final = {
     DegradedState.AT_MIN_ISR: Condition.AT_MIN_ISR,
     DegradedState.MOVING: Condition.REASSIGNING,
 }
+_MOVING: Final = 1 << DegradedState.MOVING
 _STEPS_OF_MOVES: Final = frozenset({
     EventKind.REASSIGNMENT_BEGAN, EventKind.REASSIGNMENT_COMPLETED, EventKind.REASSIGNMENT_CANCELLED,
 })  # fmt: skip
@@ -60,15 +61,16 @@ class ClusterConditions:
             incidents: all of the cluster.
             touched: those that the row has changed, or merged with others, by id.
         """
-        if self.book.unsettled:
-            self._settle(row, touched)
+        is_merged = False
         for each in touched.values():
-            if each.merged_into is not None:
-                touched = self._merged(touched)
-                break
+            is_merged |= each.merged_into is not None
+        if touched and self.book.unsettled:
+            self._settle(row, touched, is_merged=is_merged)
+        if is_merged:
+            touched = self._merged(touched)
         for harmed in self._harmed:
-            harmed.follow(row, incidents, touched)
-        if row.states or row.states_before or row.in_states:
+            harmed.follow(row, incidents, touched, is_merged=is_merged)
+        if row.states != row.states_before or row.in_states or row.states & _MOVING:
             self._count(row, touched)
         self._brokers.follow(row, touched)
         if EventKind.UNCLEAN_ELECTION in row.events:
@@ -97,9 +99,9 @@ class ClusterConditions:
 
     def _count(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
         incident = next(iter(touched), None)
-        states = row.states | row.states_before
-        for state in _COUNTED:
-            if states >> state & 1 or row.in_states:
+        changed = row.states ^ row.states_before | row.states & _MOVING
+        for state in _COUNTED if row.in_states else STATES_OF[changed]:
+            if state in _COUNTED:
                 self._count_state(state, row, incident)
 
     def _count_state(self, state: DegradedState, row: ChangeRow, incident_id: str | None) -> None:
@@ -126,12 +128,12 @@ class ClusterConditions:
         spell.partitions += 1
         self.book.add_topic(spell, row.topic)
 
-    def _settle(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
+    def _settle(self, row: ChangeRow, touched: Mapping[str, Incident], *, is_merged: bool) -> None:
         """Name the incident that explains a chain, or follow its merge, while the chain is young."""
-        for chain in list(self.book.unsettled):
-            if row.time - chain.since > BOUND:
-                self.book.unsettled.remove(chain)
-            elif chain.incident_id is not None:
+        for chain in self.book.unsettled:
+            if (chain.incident_id is not None and not is_merged) or row.time - chain.since > BOUND:
+                continue
+            if chain.incident_id is not None:
                 while (incident := touched.get(chain.incident_id)) is not None and incident.merged_into is not None:
                     self.book.bind(chain, incident.merged_into)
             elif chain.spells and (subject := chain.spells[0].subject):
@@ -161,7 +163,8 @@ class ConditionFold:
         self, row: ChangeRow, context: ClusterContext, incidents: Iterable[Incident], touched: Mapping[str, Incident]
     ) -> None:
         """Follow a row, as :meth:`ClusterConditions.follow` does."""
-        self._of(row.cluster_id, context, incidents).follow(row, incidents, touched)
+        conditions = self._clusters.get(row.cluster_id) or self._of(row.cluster_id, context, incidents)
+        conditions.follow(row, incidents, touched)
 
     def reconcile(self, cluster_id: str, context: ClusterContext, incidents: Iterable[Incident]) -> None:
         """Make the spells of a cluster agree with what is."""
