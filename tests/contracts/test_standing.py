@@ -127,16 +127,19 @@ def test_a_broker_that_restarts_again_and_again_does_not_flap() -> None:
 
 
 def test_the_cost_of_many_spells_grows_with_their_number_only() -> None:
-    seconds = {}
+    seconds: dict[int, float] = {}
     for number in (500, 4_000):
         one = Told().begin(Condition.OFFLINE, 0).row()
         spells = [
-            one._replace(condition_id=str(each), began_at=each * SECOND, since=each * SECOND, ended_at=each * SECOND + 2)
+            one._replace(
+                condition_id=str(each), began_at=each * SECOND, since=each * SECOND, ended_at=each * SECOND + 2
+            )
             for each in range(number)
         ]
-        began = time.process_time()
-        assert not list(standing(spells, number * SECOND))
-        seconds[number] = time.process_time() - began
+        for _ in range(3):
+            began = time.process_time()
+            assert not list(standing(spells, number * SECOND))
+            seconds[number] = min(time.process_time() - began, seconds.get(number, 1e9))
     assert seconds[4_000] < 24 * seconds[500], "eight times as many"
 
 

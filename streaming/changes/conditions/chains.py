@@ -87,12 +87,12 @@ class SpellBook:
     Attributes:
         changed: those that rows have changed since it was last asked; by id. None: it was withdrawn.
         unsettled: chains whose incident may not be fixed yet, and some older ones.
+        unnamed: those of them that are about a broker, and that no incident explains yet.
     """
 
     def __init__(self, spells: Iterable[Spell] = ()) -> None:
         self._of_key: dict[tuple[Condition, str], list[LiveSpell]] = {}
         self.changed: dict[str, LiveSpell | None] = {}
-        self.unsettled: list[Chain] = []
         chains: dict[tuple[object, ...], Chain] = {}
         for each in sorted(spells, key=lambda spell: (spell.began_at, spell.condition_id)):
             condition = Condition(each.condition)
@@ -103,6 +103,7 @@ class SpellBook:
             chain.spells.append(live)
             self._of_key.setdefault((chained_with(condition), each.subject), []).append(live)
         self.unsettled = list(chains.values())
+        self.unnamed = [each for each in self.unsettled if each.incident_id is None and each.spells[0].subject]
 
     def open_ones(self) -> list[LiveSpell]:
         """Return the spells that last."""
@@ -188,6 +189,8 @@ class SpellBook:
         if not chain.spells and spell.ended_at is None:
             self.unsettled = [each for each in self.unsettled if spell.began_at - each.since <= KEPT]
             self.unsettled.append(chain)
+            if chain.incident_id is None and spell.subject:
+                self.unnamed.append(chain)
         chain.spells.append(spell)
         spells.append(spell)
         self._forget(spells, spell.began_at - RECENT)
@@ -213,6 +216,8 @@ class SpellBook:
         spell.chain.spells.remove(spell)
         if not spell.chain.spells and spell.chain in self.unsettled:
             self.unsettled.remove(spell.chain)
+        if not spell.chain.spells and spell.chain in self.unnamed:
+            self.unnamed.remove(spell.chain)
         self.changed[spell.condition_id] = None
 
     def add_topic(self, spell: LiveSpell, topic: str) -> None:
@@ -229,6 +234,8 @@ class SpellBook:
     def bind(self, chain: Chain, incident_id: str) -> None:
         """Name the incident that explains a chain."""
         chain.incident_id, chain.short_id = incident_id, None
+        if chain in self.unnamed:
+            self.unnamed.remove(chain)
         for spell in chain.spells:
             self.note(spell)
 

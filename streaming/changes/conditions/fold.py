@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.changes.conditions.brokers import BrokerConditions, explains
 from streaming.changes.conditions.chains import SpellBook
-from streaming.changes.conditions.harm import CONDITIONS_OF, HarmedPartitions
+from streaming.changes.conditions.harm import CONDITIONS_OF, HARMED, HarmedPartitions
 from streaming.changes.incidents.context import STATES_OF, DegradedState
 from streaming.contracts.conditions import BOUND, Condition
 from streaming.contracts.events import EventKind
@@ -28,6 +28,7 @@ _COUNTED: Final = {
     DegradedState.AT_MIN_ISR: Condition.AT_MIN_ISR,
     DegradedState.MOVING: Condition.REASSIGNING,
 }
+_UNCLEAN: Final = EventKind.UNCLEAN_ELECTION
 _MOVING: Final = 1 << DegradedState.MOVING
 _STEPS_OF_MOVES: Final = frozenset({
     EventKind.REASSIGNMENT_BEGAN, EventKind.REASSIGNMENT_COMPLETED, EventKind.REASSIGNMENT_CANCELLED,
@@ -52,6 +53,7 @@ class ClusterConditions:
         }
         self._harmed = [HarmedPartitions(state, book, context, incidents) for state in CONDITIONS_OF]
         self._brokers = BrokerConditions(book, context)
+        self._stopped: dict[str, set[int]] = {}  # brokers that work is done on, by incident, as of its last row
 
     def follow(self, row: ChangeRow, incidents: Iterable[Incident], touched: Mapping[str, Incident]) -> None:
         """Follow a row that context and incidents have followed.
@@ -61,19 +63,26 @@ class ClusterConditions:
             incidents: all of the cluster.
             touched: those that the row has changed, or merged with others, by id.
         """
-        is_merged = False
-        for each in touched.values():
-            is_merged |= each.merged_into is not None
-        if touched and self.book.unsettled:
-            self._settle(row, touched, is_merged=is_merged)
-        if is_merged:
-            touched = self._merged(touched)
-        for harmed in self._harmed:
-            harmed.follow(row, incidents, touched, is_merged=is_merged)
+        is_regrouped = bool(row.in_states)
+        for name, each in touched.items():
+            if each.merged_into is not None:
+                self._follow_merges(row, touched)
+                touched, is_regrouped = self._merged(touched), True
+                self._stopped.clear()
+                break
+            if (each.planned or name in self._stopped) and (stopped := each.stopped) != self._stopped.get(name):
+                stand = {it.incident_id for it in incidents}
+                self._stopped = {key: of for key, of in self._stopped.items() if key in stand} | {name: stopped}
+                is_regrouped = True
+        if touched and self.book.unnamed:
+            self._name(row, touched)
+        if is_regrouped or (row.states | row.states_before) & HARMED:
+            for harmed in self._harmed:
+                harmed.follow(row, incidents, touched)
         if row.states != row.states_before or row.in_states or row.states & _MOVING:
             self._count(row, touched)
         self._brokers.follow(row, touched)
-        if EventKind.UNCLEAN_ELECTION in row.events:
+        if _UNCLEAN in row.events:
             self._unclean(row, touched)
 
     def _merged(self, touched: Mapping[str, Incident]) -> dict[str, Incident]:
@@ -128,19 +137,24 @@ class ClusterConditions:
         spell.partitions += 1
         self.book.add_topic(spell, row.topic)
 
-    def _settle(self, row: ChangeRow, touched: Mapping[str, Incident], *, is_merged: bool) -> None:
-        """Name the incident that explains a chain, or follow its merge, while the chain is young."""
-        for chain in self.book.unsettled:
-            if (chain.incident_id is not None and not is_merged) or row.time - chain.since > BOUND:
+    def _follow_merges(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
+        """Name the incident that one which explains a young chain was merged into."""
+        for chain in self.book.unsettled if touched else ():
+            while row.time - chain.since <= BOUND and (incident := touched.get(chain.incident_id or "")) is not None:
+                if incident.merged_into is None:
+                    break
+                self.book.bind(chain, incident.merged_into)
+
+    def _name(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
+        """Name the incident that explains a chain about a broker, while the chain is young."""
+        for chain in list(self.book.unnamed):
+            subject = chain.spells[0].subject
+            if row.time - chain.since > BOUND:
+                self.book.unnamed.remove(chain)
                 continue
-            if chain.incident_id is not None:
-                while (incident := touched.get(chain.incident_id)) is not None and incident.merged_into is not None:
-                    self.book.bind(chain, incident.merged_into)
-            elif chain.spells and (subject := chain.spells[0].subject):
-                names = (name for name, each in touched.items() if each.merged_into is None)
-                name = next((name for name in names if explains(touched[name], int(subject))), None)
-                if name is not None:
-                    self.book.bind(chain, name)
+            names = (name for name, each in touched.items() if explains(each, int(subject)))
+            if (name := next(names, None)) is not None:
+                self.book.bind(chain, name)
 
 
 def _moves_on(row: ChangeRow, spell: LiveSpell) -> bool:

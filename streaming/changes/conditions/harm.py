@@ -20,7 +20,7 @@ CONDITIONS_OF: Final = {
 }
 """By state: when it is harmful, and when all of its partitions are of planned work."""
 HARMFUL: Final = frozenset(condition for both in CONDITIONS_OF.values() for condition in both)
-_NOBODY: Final[frozenset[int]] = frozenset()
+HARMED: Final = sum(1 << state for state in CONDITIONS_OF)
 
 
 class HarmedPartitions:
@@ -43,35 +43,20 @@ class HarmedPartitions:
         self._explained: set[TopicPartition] = {
             key for incident in incidents for key, held in incident.held.items() if held.states[state]
         }
-        self._stopped: dict[str, set[int]] = {}
-        """Brokers that work is done on, of each incident when it was last counted."""
 
-    def follow(
-        self, row: ChangeRow, incidents: Iterable[Incident], touched: Mapping[str, Incident], *, is_merged: bool
-    ) -> None:
-        """Follow a row.
+    def follow(self, row: ChangeRow, incidents: Iterable[Incident], touched: Mapping[str, Incident]) -> None:
+        """Follow a row that may have changed a count.
 
         Args:
             row: the row.
             incidents: all of the cluster.
             touched: those that the row has changed, by id, and that stand.
-            is_merged: others were merged into them.
         """
         if (row.states | row.states_before) >> self._state & 1:
             self._explain(row, incidents)
-        elif not (row.in_states or is_merged or self._is_planned_otherwise(touched)):
-            return  # no count has changed
         if self._spells or self._context.in_states[self._state] > 0:
             self._incidents = incidents
             self.count(row, touched)
-
-    def _is_planned_otherwise(self, touched: Mapping[str, Incident]) -> bool:
-        """Return whether an incident has other brokers that work is done on than when it was last counted."""
-        return any(
-            each.stopped != self._stopped.get(name, _NOBODY)
-            for name, each in touched.items()
-            if each.planned or name in self._stopped
-        )
 
     def _explain(self, row: ChangeRow, incidents: Iterable[Incident]) -> None:
         key, state = (row.topic_id, row.partition), self._state
@@ -87,8 +72,6 @@ class HarmedPartitions:
         counts: dict[tuple[Condition, str | None], int] = {}
         for name, incident in touched.items():
             by_plan = incident.planned_now(state)
-            if incident.planned or name in self._stopped:
-                self._stopped[name] = incident.stopped
             counts[harmful, name], counts[planned, name] = incident.tallies[state].now - by_plan, by_plan
         counts[harmful, None] = self._context.in_states[state] - len(self._explained)
         for key, count in counts.items():  # first those that end: one that begins continues them
