@@ -46,7 +46,7 @@ EVERY_RULE: Final = rule_file(
 )
 ENGINES: Final = ("Prometheus", "vmalert over Prometheus", "vmalert over VictoriaMetrics")
 GROUP_LABEL: Final = "alertgroup"
-DELAY: Final = "3s"
+DELAY: Final = "10s"
 """VictoriaMetrics finds a sample seconds after it took it, so vmalert asks for what was then; by default 30 seconds."""
 SHORT: Final = {"interval: 15s": "interval: 1s", "for: 10m": "for: 15s", "keep_firing_for: 10m": "keep_firing_for: 3s",
                 "keep_firing_for: 5m": "keep_firing_for: 25s"}  # fmt: skip
@@ -92,7 +92,7 @@ class Engine:
 
     def scraped(self) -> bool:
         """Return whether the series that it reads say that the page could be read."""
-        (up,) = http_json(f"{self.source}/api/v1/query?query=up")["data"]["result"]
+        (up,) = http_json(f"{self.source}/api/v1/query?query=up&nocache=1")["data"]["result"]
         return bool(up["value"][1] == "1")
 
 
