@@ -123,7 +123,7 @@ def _reached(spell: Spell, spells: Sequence[Spell], rules: Mapping[Condition, Ru
     """Return when a spell became severe enough; None if it did not until it ended, or until now."""
     if (rule := rules.get(spell.condition)) is None:
         return None
-    if not rule.lasting:
+    if spell.condition is Condition.UNCLEAN_ELECTION:
         return spell.began_at
     moments = [spell.began_at + rule.lasting]
     if rule.adding_up is not None and (before := _before(spell, spells)):
@@ -198,6 +198,6 @@ def _stuck(spells: Sequence[Spell], rules: Mapping[Condition, Rule], until: int)
     if (rule := rules.get(Condition.REASSIGNMENT_STUCK)) is None:
         return
     for spell in spells:
-        at = (spell.progressed_at or spell.began_at) + rule.lasting
+        at = max((spell.progressed_at or spell.began_at) + rule.lasting, spell.since + SETTLED)
         if spell.condition is Condition.REASSIGNING and spell.ended_at is None and at <= until:
             yield _standing([spell], Condition.REASSIGNMENT_STUCK, rule, at)

@@ -96,5 +96,9 @@ def test_an_alert_links_to_its_section_and_fills_it_in_with_its_own_labels(name:
     assert given <= set(LABELS)
 
 
+def test_the_voter_that_is_behind_is_filled_in() -> None:
+    assert "broker={{ $labels.subject" in BY_NAME["IsrwatchQuorumVoterBehind"]["annotations"]["runbook_url"]
+
+
 def test_without_an_address_alerts_have_no_link() -> None:
     assert [rule for group in rule_file()["groups"] for rule in group["rules"] if "_url" in str(rule)] == []
