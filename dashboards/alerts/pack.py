@@ -53,7 +53,11 @@ def _of_brokers(settings: Settings) -> Iterator[Rule]:
 
 
 def _of_disks(settings: Settings) -> Iterator[Rule]:
-    whose = f"{_BROKER} of {_CLUSTER}"  # the broker and its directory
+    broker, directory = (
+        "{{ $labels.subject | reReplaceAll `:.*` `` }}",
+        "{{ $labels.subject | reReplaceAll `^[^:]*:` `` }}",
+    )
+    whose = f"{directory} of broker {broker} of {_CLUSTER}"
     soon = '{{ if eq $labels.condition "disk_fills_up" }}is almost full{{ else }}is nearly full{{ end }}'
     yield _of_conditions(
         "LogDirOffline",
@@ -64,7 +68,7 @@ def _of_disks(settings: Settings) -> Iterator[Rule]:
     )
     yield _of_conditions(
         "DiskFillsUp",
-        f"The volume of {whose} {soon}. First: see what grows, shorten its retention, or cancel what fills it",
+        f"The volume {whose} {soon}. First: see what grows, shorten its retention, or cancel what fills it",
         settings,
         _DIRECTORIES,
         _OF_BROKER,
@@ -81,7 +85,8 @@ def _of_controllers(settings: Settings) -> Iterator[Rule]:
         ("ReassignmentStuck", f"Reassignments of {_CLUSTER} are stuck",
          "start the brokers of the new replicas, raise the throttle, or cancel",
          f"isrwatch state --reassignments --cluster {_CLUSTER}"),
-        ("HangingTransaction", f"A transaction hangs in {_BROKER} of {_CLUSTER}: read_committed consumers stop there",
+        ("HangingTransaction",
+         f"A transaction hangs in topic {_BROKER} of {_CLUSTER}: read_committed consumers stop there",
          "find and abort it", f"isrwatch state --transactions --cluster {_CLUSTER}"),
     ):  # fmt: skip
         about = _OF_CLUSTER | {"HangingTransaction": _OF_TOPIC, "QuorumVoterBehind": _OF_BROKER}.get(name, {})

@@ -89,7 +89,7 @@ prometheusAlerts+:: {
           "for": "5m",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "The log directory {{ $labels.subject }} of {{ $labels.cluster }} is offline. First: replace the disk, then restart the broker if that is safe",
+            "summary": "The log directory {{ $labels.subject | reReplaceAll `^[^:]*:` `` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` }} of {{ $labels.cluster }} is offline. First: replace the disk, then restart the broker if that is safe",
             "command": "isrwatch state --directories --cluster {{ $labels.cluster }}"
           }
         },
@@ -99,7 +99,7 @@ prometheusAlerts+:: {
           "for": "15m",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "The volume of {{ $labels.subject }} of {{ $labels.cluster }} {{ if eq $labels.condition \"disk_fills_up\" }}is almost full{{ else }}is nearly full{{ end }}. First: see what grows, shorten its retention, or cancel what fills it",
+            "summary": "The volume {{ $labels.subject | reReplaceAll `^[^:]*:` `` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` }} of {{ $labels.cluster }} {{ if eq $labels.condition \"disk_fills_up\" }}is almost full{{ else }}is nearly full{{ end }}. First: see what grows, shorten its retention, or cancel what fills it",
             "command": "isrwatch state --directories --cluster {{ $labels.cluster }}"
           }
         },
@@ -128,7 +128,7 @@ prometheusAlerts+:: {
           "for": "5m",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "A transaction hangs in {{ $labels.subject }} of {{ $labels.cluster }}: read_committed consumers stop there. First: find and abort it",
+            "summary": "A transaction hangs in topic {{ $labels.subject }} of {{ $labels.cluster }}: read_committed consumers stop there. First: find and abort it",
             "command": "isrwatch state --transactions --cluster {{ $labels.cluster }}"
           }
         },
