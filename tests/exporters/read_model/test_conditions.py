@@ -198,10 +198,10 @@ def test_a_chain_that_goes_on_is_raised_though_the_spell_that_lasted_long_enough
     begin = rows.start - 600 * minute
     chain = [
         rows.spell("broker_down", begin + first * minute, "3", since=begin, ended_at=begin + last * minute)
-        for first, last in ((0, 20), *((first, first + 9) for first in range(23, 580, 13)))
+        for first, last in ((0, 20), *((first, first + 9) for first in range(23, 590, 13)))
     ]
     tables.commit(rows.cluster_row(), rows.source(rows.start))
-    tables.put("conditions", *chain, rows.spell("broker_down", begin + 584 * minute, "3", since=begin), as_of=1)
+    tables.put("conditions", *chain, rows.spell("broker_down", begin + 594 * minute, "3", since=begin), as_of=1)
     (one,) = restless(tables.directory).refresh().clusters.values()
     assert [each[:3] for each in every(one, now=rows.start)] == [("main", "broker_down", "3")]
     assert len(one.conditions) < 20, "short ones are forgotten"
