@@ -186,8 +186,6 @@ _ON_TIME_RANGE_CHANGE: Final = 2
 _SHARED_CROSSHAIR: Final = 1
 _ALPHABETICAL_ASCENDING: Final = 1
 _NUMERICAL_ASCENDING: Final = 3
-_ALERTS: Final = "Isrwatch.*"
-"""Names of the shipped alerts."""
 _VARIABLES: Final = {
     "broker": ("Broker", brokers.REGISTERED),
     "topic": ("Topic", partitions.TOPIC_OFFLINE),
@@ -293,11 +291,11 @@ def _values(name: str, label: str, series: str, *, several: bool = False) -> cor
 
 
 def _always(settings: BoardSettings) -> list[dict[str, Any]]:
-    waking = f'ALERTS{{alertname=~"{_ALERTS}", alertstate="firing", severity="{settings.waking}", cluster="$cluster"}}'
+    waking = clusters.CONDITION.now(IN_CLUSTER, f'severity="{settings.waking}"')
     unclean = f"{changes.UNCLEAN_ELECTIONS.increase(WINDOW, IN_CLUSTER)} > 0"
     blind = f"{clusters.DATA_AGE.now(IN_CLUSTER)} > {STALE_SECONDS}"
     return [
-        annotation("Pages", waking, RED, "{{alertname}}"),
+        annotation("Pages", waking, RED, "{{condition}} {{subject}} {{short_id}}"),
         annotation("Unclean elections", unclean, ORANGE, "Acknowledged records may be lost"),
         annotation("Not monitored", blind, PURPLE, "No fresh data: nothing is known of this time"),
     ]

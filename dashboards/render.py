@@ -103,6 +103,8 @@ def _content(path: Path) -> str | None:
 GRAFANA_INTERVAL: Final = "30s"
 """A multiple of ten seconds, which Grafana requires."""
 DATA_SOURCE: Final = "isrwatch-prometheus"
+_VALUE: Final = "V"
+"""The query that gives a text the value of a series."""
 _FOLDER: Final = "Kafka replication"
 _ASKED: Final = re.compile(r"^\{\{ with printf `[^`]*`[^}]*\| query \}\}.*?\{\{ else \}\}(.*)\{\{ end \}\}$")
 
@@ -137,7 +139,8 @@ def mixin(rules: Mapping[str, Any], dashboards: Mapping[str, str]) -> str:
 def grafana_rules(rules: Mapping[str, Any]) -> dict[str, Any]:
     """Return the file of provisioning with rules that Grafana evaluates.
 
-    Grafana has no queries in texts: a summary is the sentence of the alert there, and not that of its incident.
+    Grafana has no queries in texts: a summary is the sentence of the alert there, and not that of its incident. A value
+    is a text there, so a text that has the number asks for it once more.
     """
     return {
         "apiVersion": 1,
@@ -155,13 +158,15 @@ def grafana_rules(rules: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _grafana_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
-    annotations = {name: without_query(text) for name, text in rule["annotations"].items()}
+    texts = {name: without_query(text) for name, text in rule["annotations"].items()}
+    annotations = {name: text.replace("$value", f"$values.{_VALUE}.Value") for name, text in texts.items()}
+    value = [_query(rule["expr"], _VALUE)] if annotations != texts else []
     # A series fires whatever its value, as in Prometheus: every number to the power of 0 is 1.
     return {
         "uid": rule["alert"].lower(),
         "title": rule["alert"],
         "condition": "B",
-        "data": [_query(f"({rule['expr']}) ^ 0"), _threshold()],
+        "data": [_query(f"({rule['expr']}) ^ 0", "A"), *value, _threshold()],
         "noDataState": "OK",
         "execErrState": "Error",
         "for": rule.get("for", "0s"),
@@ -171,9 +176,9 @@ def _grafana_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _query(expression: str) -> dict[str, Any]:
-    model = {"refId": "A", "expr": expression, "instant": True, "range": False, "editorMode": "code"}
-    return {"refId": "A", "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": DATA_SOURCE, "model": model}
+def _query(expression: str, name: str) -> dict[str, Any]:
+    model = {"refId": name, "expr": expression, "instant": True, "range": False, "editorMode": "code"}
+    return {"refId": name, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": DATA_SOURCE, "model": model}
 
 
 def _threshold() -> dict[str, Any]:

@@ -6,12 +6,13 @@ boards. One alert is ``[alerts.rules.NAME]``; a wrong name is answered with thos
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
 
-from streaming.contracts.alerts import ALERTS, OPT_IN, Alert, ThresholdUnit
+from streaming.contracts.alerts import ALERTS, OPT_IN, Alert, Pack, ThresholdUnit
 from streaming.contracts.conditions import RULES, SECOND, Condition, Rule
 from streaming.contracts.events import Severity
 from streaming.durations import seconds_of
@@ -21,6 +22,11 @@ from streaming.name_patterns import check_patterns
 _KEYS: Final = ("severity", "for", "threshold", "off")
 _SEVERITIES: Final = tuple(Severity)
 _LONGEST: Final = 30 * 86_400.0
+_LABEL: Final = re.compile(r"[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_SEVERITY_NAME: Final = re.compile(r"[-\w.]+")
+_DOMAIN: Final = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?")
+_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_LETTERS: Final = "use at most 63 letters, digits, - _ and ., with a letter or digit at both ends"
 _ADDED_UP: Final = 1.5
 """Trouble that comes and goes is as severe after so many times what is severe without a break."""
 
@@ -79,8 +85,8 @@ def _alert(key: str, name: str) -> Alert:
     if (alert := ALERTS.get(name)) is not None:
         return alert
     near = get_close_matches(name, ALERTS, n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
-    raise ConfigurationError(f"{key}.{name}: no alert is called so; {meant}the alerts are: {', '.join(ALERTS)}")
+    others = f"did you mean {near[0]}?" if near else f"the alerts are: {', '.join(ALERTS)}"
+    raise ConfigurationError(f"{key}.{name}: no alert is called so; {others}")
 
 
 def _change(key: str, alert: Alert, values: object) -> AlertChange:
@@ -121,11 +127,14 @@ def _threshold(key: str, alert: Alert, value: object) -> float:
         return seconds_of(key, value)
     if type(value) not in {int, float} or not 0 <= float(str(value)) < float("inf"):
         raise ConfigurationError(f"{key} is {value!r}; write a number, such as {alert.threshold:g}")
-    return float(str(value))
+    number = float(str(value))
+    if alert.unit is ThresholdUnit.SHARE and not 0 < number < 1:
+        raise ConfigurationError(f"{key} is {value!r}; write a share between 0 and 1, such as {alert.threshold:g}")
+    return number
 
 
 def check_alerts(alerts: AlertsSettings) -> None:
-    """Refuse packs, patterns and names of severities that are none.
+    """Refuse packs, patterns, names of severities, labels and a namespace that are none.
 
     Raises:
         ConfigurationError: one is; the sentence names the key and the fix.
@@ -142,6 +151,28 @@ def check_alerts(alerts: AlertsSettings) -> None:
         )
     if "" in names.values():
         raise ConfigurationError('alerts.severity_names has an empty name; write one, for example "critical" = "page"')
+    if wrong := [name for name in names.values() if not _SEVERITY_NAME.fullmatch(name)]:
+        raise ConfigurationError(f"alerts.severity_names has {wrong[0]!r}; write letters, digits, - _ and . only")
+    shown = [shown_severity(alerts, severity) for severity in _SEVERITIES]
+    if several := [name for name in shown if shown.count(name) > 1]:
+        raise ConfigurationError(f"alerts.severity_names calls two severities {several[0]!r}; give each its own name")
+    _check_manifest(alerts)
+
+
+def _check_manifest(alerts: AlertsSettings) -> None:
+    """Refuse what Kubernetes would refuse in the PrometheusRule."""
+    for name, value in alerts.labels.items():
+        prefix, _, key = name.rpartition("/")
+        if not _LABEL.fullmatch(key) or (prefix and not _DOMAIN.fullmatch(prefix)) or name.startswith("/"):
+            raise ConfigurationError(f"alerts.labels has {name!r}, which no label of Kubernetes is called: {_LETTERS}")
+        if value and not _LABEL.fullmatch(value):
+            raise ConfigurationError(
+                f"alerts.labels.{name} is {value!r}, no value of a label of Kubernetes: {_LETTERS}"
+            )
+    if alerts.namespace and not _NAMESPACE.fullmatch(alerts.namespace):
+        raise ConfigurationError(
+            f"alerts.namespace is {alerts.namespace!r}; write small letters, digits and -, 63 at most: 'monitoring'"
+        )
 
 
 # Rules and severities of conditions, as configured.
@@ -173,6 +204,13 @@ def _rule(alerts: AlertsSettings, condition: Condition, rule: Rule) -> Rule:
     lasting = round(change.lasting * SECOND)
     adding_up = None if rule.adding_up is None else round(lasting * _ADDED_UP)
     return rule._replace(lasting=lasting, adding_up=adding_up)
+
+
+def is_on(alerts: AlertsSettings, name: str) -> bool:
+    """Return whether an alert is loaded."""
+    pack = ALERTS[name].pack
+    is_loaded = pack is Pack.ALERTS or pack in alerts.packs
+    return is_loaded and not alerts.rules.get(name, AlertChange()).off
 
 
 def shown_severity(alerts: AlertsSettings, severity: str) -> str:

@@ -14,7 +14,7 @@ import os
 import tomllib
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_origin, get_type_hints
 
 from streaming.errors import ConfigurationError
 
@@ -112,9 +112,11 @@ def _value(name: str, path: list[str], schema: type, text: str) -> Any:  # noqa:
     for place, key in enumerate(path):
         hints = get_type_hints(hint) if is_dataclass(hint) else {}
         if key not in hints:
-            table = ".".join(path[:place])
+            table, whole = ".".join(path[:place]), f"set {'__'.join(name.split('__')[:place])} to a table of TOML"
             where = (
-                f"{f'[{table}]' if table else 'the file'} has: {', '.join(hints)}" if hints else f"{table} is one value"
+                f"{f'[{table}]' if table else 'the file'} has: {', '.join(hints)}"
+                if hints
+                else f"{table} is one value{f': {whole}' if get_origin(hint) is dict else ''}"
             )
             raise ConfigurationError(f"the variable {name} names no key {'.'.join(path[: place + 1])}; {where}")
         hint = hints[key]

@@ -36,7 +36,7 @@ def changed(**changes: Any) -> AlertsSettings:
         ("[alerts.severity_names]\nwarning = ''", "alerts.severity_names has an empty name; write one"),
         ("[alerts]\nrules = 1", "alerts.rules must be a table: write [alerts.rules.IsrwatchBrokerDown]"),
         ("[alerts.rules]\nIsrwatchBlind = 1", "alerts.rules.IsrwatchBlind must be a table: write [alerts.rules."),
-        ("[alerts.rules.BrokerDown]", "alerts.rules.BrokerDown: no alert is called so; did you mean IsrwatchB"),
+        ("[alerts.rules.BrokerDown]", "alerts.rules.BrokerDown: no alert is called so; did you mean IsrwatchBroker"),
         ("[alerts.rules.xyz]", "alerts.rules.xyz: no alert is called so; the alerts are: IsrwatchOfflinePartitions, "),
         ("[alerts.rules.IsrwatchBlind]\nseverty = 'info'",
          "unknown key alerts.rules.IsrwatchBlind.severty; the keys of an alert are: severity, for, threshold, off"),
@@ -54,6 +54,18 @@ def changed(**changes: Any) -> AlertsSettings:
          "alerts.rules.IsrwatchHandlersBusy.threshold is '30%'; write a number, such as 0.2"),
         ("[alerts.rules.IsrwatchHandlersBusy]\nthreshold = nan",
          "alerts.rules.IsrwatchHandlersBusy.threshold is nan; write a number, such as 0.2"),
+        ("[alerts.rules.IsrwatchHandlersBusy]\nthreshold = 20",
+         "alerts.rules.IsrwatchHandlersBusy.threshold is 20; write a share between 0 and 1, such as 0.2"),
+        ("[alerts.rules.IsrwatchAvailabilityBurns]\nthreshold = 99.9",
+         "alerts.rules.IsrwatchAvailabilityBurns.threshold is 99.9; write a share between 0 and 1, such as 0.999"),
+        ("[alerts.severity_names]\ncritical = 'warning'",
+         "alerts.severity_names calls two severities 'warning'; give each its own name"),
+        ("[alerts.severity_names]\ncritical = 'wake\"up'",
+         "alerts.severity_names has 'wake\"up'; write letters, digits, - _ and . only"),
+        ("[alerts.labels]\n'bad name' = 'x'", "alerts.labels has 'bad name', which no label of Kub"),
+        ("[alerts.labels]\n'example.com/a/b' = 'x'", "alerts.labels has 'example.com/a/b', which no label of"),
+        ("[alerts.labels]\nrelease = 'a b'", "alerts.labels.release is 'a b', no value of a label"),
+        ("[alerts]\nnamespace = 'Monitoring'", "alerts.namespace is 'Monitoring'; write small letters, "),
         ("[alerts.rules.IsrwatchBlind]\noff = 'yes'", "alerts.rules.IsrwatchBlind.off must be true or false, not"),
     ],
 )  # fmt: skip
@@ -141,3 +153,10 @@ def test_every_condition_that_is_raised_has_one_alert() -> None:
 def test_a_severity_without_another_name_keeps_its_own() -> None:
     alerts = AlertsSettings(severity_names={"critical": "page"})
     assert [shown_severity(alerts, severity) for severity in Severity] == ["info", "warning", "page"]
+
+
+def test_labels_that_operators_select_by_are_taken() -> None:
+    alerts = read(
+        '[alerts.labels]\n"app.kubernetes.io/part-of" = "kafka"\nrelease = "kube-prometheus-stack"\nrole = ""'
+    )
+    assert list(alerts.labels) == ["app.kubernetes.io/part-of", "release", "role"]

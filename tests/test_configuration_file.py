@@ -79,6 +79,11 @@ def test_a_variable_overrides_a_key_of_every_kind() -> None:
     [
         ("JOB__TABLES", "x", "the variable ISRWATCH_JOB__TABLES names no key job.tables; [job] has: queries"),
         ("JOBS__LISTEN", "x", "the variable ISRWATCH_JOBS__LISTEN names no key jobs; the file has: cluster, collect"),
+        (
+            "ALERTS__RULES__IsrwatchBrokerDown__FOR",
+            "30m",
+            "alerts.rules is one value: set ISRWATCH_ALERTS__RULES to a table of TOML",
+        ),
         ("JOB__LISTEN__PORT", "x", "ISRWATCH_JOB__LISTEN__PORT names no key job.listen.port; job.listen is one value"),
         ("BUS__KAFKA", "x", "the variable ISRWATCH_BUS__KAFKA is a table; name one of its keys: bootstrap_servers"),
         ("CLUSTER__CLIENT", "SSL", "the variable ISRWATCH_CLUSTER__CLIENT is 'SSL'; write a value of TOML, such as { "),

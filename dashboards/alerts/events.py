@@ -77,7 +77,7 @@ def _isr_shrink(settings: Settings) -> Rule:
         settings,
         command=f"isrwatch events --cluster {_CLUSTER} --event isr_shrink --since 1h",
         about=_OF_BROKER,
-        kept="15m",
+        kept=900.0,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dashboards.alerts.rule import Rule, conditions, labelled, rule, scope, threshold
+from dashboards.alerts.rule import KEPT, Rule, conditions, labelled, rule, scope, threshold, waiting
 from dashboards.signals import changes, clusters, monitor
 from streaming.alert_settings import AlertChange, shown_severity
 from streaming.contracts.alerts import ALERTS
@@ -20,6 +20,7 @@ _BROKER: Final = "{{ $labels.subject }}"
 _PLANNED: Final = '{{ if match "_planned$" $labels.condition }} (planned work){{ end }}'
 _OF_CLUSTER: Final = {"cluster": "cluster"}
 _OF_BROKER: Final = {"cluster": "cluster", "broker": "subject"}
+_OF_TOPIC: Final = {"topic": "subject"}
 _INCIDENTS: Final = f"isrwatch incidents --cluster {_CLUSTER}"
 _BROKERS: Final = f"isrwatch state --brokers --cluster {_CLUSTER}"
 _DIRECTORIES: Final = f"isrwatch state --directories --cluster {_CLUSTER}"
@@ -52,7 +53,11 @@ def _of_brokers(settings: Settings) -> Iterator[Rule]:
 
 
 def _of_disks(settings: Settings) -> Iterator[Rule]:
-    whose = f"{_BROKER} of {_CLUSTER}"  # the broker and its directory
+    broker, directory = (
+        "{{ $labels.subject | reReplaceAll `:.*` `` }}",
+        "{{ $labels.subject | reReplaceAll `^[^:]*:` `` }}",
+    )
+    whose = f"{directory} of broker {broker} of {_CLUSTER}"
     soon = '{{ if eq $labels.condition "disk_fills_up" }}is almost full{{ else }}is nearly full{{ end }}'
     yield _of_conditions(
         "LogDirOffline",
@@ -63,7 +68,7 @@ def _of_disks(settings: Settings) -> Iterator[Rule]:
     )
     yield _of_conditions(
         "DiskFillsUp",
-        f"The volume of {whose} {soon}. First: see what grows, shorten its retention, or cancel what fills it",
+        f"The volume {whose} {soon}. First: see what grows, shorten its retention, or cancel what fills it",
         settings,
         _DIRECTORIES,
         _OF_BROKER,
@@ -80,10 +85,11 @@ def _of_controllers(settings: Settings) -> Iterator[Rule]:
         ("ReassignmentStuck", f"Reassignments of {_CLUSTER} are stuck",
          "start the brokers of the new replicas, raise the throttle, or cancel",
          f"isrwatch state --reassignments --cluster {_CLUSTER}"),
-        ("HangingTransaction", f"A transaction hangs in {_BROKER} of {_CLUSTER}: read_committed consumers stop there",
+        ("HangingTransaction",
+         f"A transaction hangs in topic {_BROKER} of {_CLUSTER}: read_committed consumers stop there",
          "find and abort it", f"isrwatch state --transactions --cluster {_CLUSTER}"),
     ):  # fmt: skip
-        about = {**_OF_CLUSTER, "topic": "subject"} if name == "HangingTransaction" else _OF_CLUSTER
+        about = _OF_CLUSTER | {"HangingTransaction": _OF_TOPIC, "QuorumVoterBehind": _OF_BROKER}.get(name, {})
         yield _of_conditions(name, f"{what}. First: {first}", settings, command, about)
 
 
@@ -117,7 +123,7 @@ def _blind(settings: Settings) -> Rule:
         settings,
         command="isrwatch health",
         about=_OF_CLUSTER,
-        kept="15m",  # as long as it waits: a blindness that turns into another one has no gap
+        kept=max(KEPT, waiting(name, settings)),  # a blindness that turns into another one has no gap
     )
 
 
@@ -132,7 +138,7 @@ _PARTS: Final = (
     ("changes_missed", "changes were missed"),
     ("primary_source_lost", "the metadata log cannot be read, polling took over"),
     ("samples_stale", "samples are old"),
-    ("table_unreadable", "the exporter cannot read a table"),
+    ("table_unreadable", "the exporter cannot read the table {{ $labels.subject }}"),
     ("series_left_out", "series of partitions were left out"),
     ("min_isr_unknown", "min.insync.replicas of partitions is unknown"),
 )
@@ -174,7 +180,7 @@ def _certificate_expires(settings: Settings) -> Rule:
     change = settings.alerts.rules.get(name, AlertChange())
     gravest = Severity(change.severity) if change.severity else ALERTS[name].severity
     first = threshold(name, settings)
-    steps = {first: Severity.WARNING, min(_LAST_DAYS, first): gravest}
+    steps = {first: Severity.INFO if gravest is Severity.INFO else Severity.WARNING, min(_LAST_DAYS, first): gravest}
     return rule(
         name,
         "\nor ".join(
@@ -196,7 +202,7 @@ def _watchdog(settings: Settings) -> Rule:
         "Alerting works: this alert always fires. If it stays away, Prometheus or Alertmanager has failed",
         settings,
         command="amtool alert query alertname=IsrwatchWatchdog",
-        kept="",
+        kept=0.0,
     )
 
 

@@ -8,7 +8,7 @@ from dashboards.promql import Scope
 from dashboards.signals import clusters
 from exporters.web.runbook import runbook_link
 from streaming.alert_settings import AlertChange, shown_severity
-from streaming.contracts.alerts import ALERTS, PREFIX, Pack
+from streaming.contracts.alerts import ALERTS, PREFIX
 from streaming.durations import duration_text
 from streaming.name_patterns import patterns_of
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Rule = dict[str, Any]
 
-KEPT: Final = "5m"
-"""For how long an alert fires without its series: an exporter is restarted in less."""
+KEPT: Final = 300.0
+"""Seconds for which an alert fires without its series: an exporter is restarted in less."""
 _LONGEST: Final = 200
 _OF_INCIDENT: Final = (
     "kafka_replication_incident_info and on (cluster, incident) label_replace("
@@ -38,7 +38,7 @@ def conditions(name: str, settings: Settings) -> str:
 
 
 def scope(settings: Settings) -> Scope:
-    """Select the clusters, topics and groups that have alerts."""
+    """Select the clusters, topics and groups that have alerts, and what concerns none of them alone."""
     alerts = settings.alerts
     chosen = {"cluster": alerts.clusters, "topic": alerts.topics, "group": alerts.groups}
     return Scope({label: matchers for label, patterns in chosen.items() if (matchers := _matchers(label, patterns))})
@@ -46,7 +46,7 @@ def scope(settings: Settings) -> Scope:
 
 def _matchers(label: str, patterns: tuple[str, ...]) -> str:
     names = patterns_of(*patterns)
-    both = (f"{label}=~{quoted(names.included)}" if names.included else "",
+    both = (f"{label}=~{quoted(f'|{names.included}')}" if names.included else "",
             f"{label}!~{quoted(names.excluded)}" if names.excluded else "")  # fmt: skip
     return ", ".join(filter(None, both))
 
@@ -65,7 +65,7 @@ def rule(  # noqa: PLR0913 - the parts of a rule
     *,
     command: str,
     about: Mapping[str, str] | None = None,
-    kept: str = KEPT,
+    kept: float = KEPT,
 ) -> Rule:
     """Return a rule of the catalogue of alerts.
 
@@ -76,16 +76,15 @@ def rule(  # noqa: PLR0913 - the parts of a rule
         settings: the configuration.
         command: with which to begin.
         about: what its section of the runbook is filled in with, and the labels that have it.
-        kept: for how long it fires without a series.
+        kept: seconds for which it fires without a series.
     """
-    alert, change = ALERTS[name], settings.alerts.rules.get(name, AlertChange())
-    waits = change.lasting if change.lasting is not None and not alert.of_job else alert.waits
+    alert, change, waits = ALERTS[name], settings.alerts.rules.get(name, AlertChange()), waiting(name, settings)
     link = runbook_link(settings.export.url, alert.section, about or {})
     return {
         "alert": name,
         "expr": expression,
         **({"for": duration_text(waits)} if waits else {}),
-        **({"keep_firing_for": kept} if kept else {}),
+        **({"keep_firing_for": duration_text(kept)} if kept else {}),
         **({} if _severity_of_series(name) else {"labels": {"severity": _severity(alert, change, settings)}}),
         "annotations": {
             "summary": _of_incident(sentence) if alert.of_job else sentence,
@@ -93,6 +92,12 @@ def rule(  # noqa: PLR0913 - the parts of a rule
             **({"runbook_url": link} if link else {}),
         },
     }
+
+
+def waiting(name: str, settings: Settings) -> float:
+    """Return the seconds that a rule waits in Prometheus."""
+    alert, change = ALERTS[name], settings.alerts.rules.get(name, AlertChange())
+    return (alert.waits if change.lasting is None or alert.of_job else change.lasting) or 0.0
 
 
 def _severity_of_series(name: str) -> bool:
@@ -120,13 +125,6 @@ def threshold(name: str, settings: Settings) -> float:
     if chosen is None:
         raise AssertionError(f"{name} has no threshold")
     return chosen
-
-
-def is_on(name: str, settings: Settings) -> bool:
-    """Return whether an alert is loaded."""
-    pack = ALERTS[name].pack
-    is_loaded = pack is Pack.ALERTS or pack in settings.alerts.packs
-    return is_loaded and not settings.alerts.rules.get(name, AlertChange()).off
 
 
 def labelled(expression: str, **labels: str) -> str:

@@ -8,8 +8,8 @@ from dashboards.alerts.events import events
 from dashboards.alerts.groups import groups
 from dashboards.alerts.hygiene import hygiene
 from dashboards.alerts.pack import pack
-from dashboards.alerts.rule import is_on
 from dashboards.alerts.service import slo, speed
+from streaming.alert_settings import is_on
 from streaming.contracts.alerts import ALERTS, Pack
 from streaming.settings import Settings
 
@@ -38,7 +38,8 @@ def rule_file(settings: Settings = _DEFAULTS) -> dict[str, Any]:
     groups_of_rules = []
     for name, rules in _PACKS.items():
         loaded = sorted(
-            (rule for rule in rules(settings) if is_on(rule["alert"], settings)), key=lambda rule: _ORDER[rule["alert"]]
+            (rule for rule in rules(settings) if is_on(settings.alerts, rule["alert"])),
+            key=lambda rule: _ORDER[rule["alert"]],
         )
         if loaded:
             groups_of_rules.append(

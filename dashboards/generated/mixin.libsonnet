@@ -89,7 +89,7 @@ prometheusAlerts+:: {
           "for": "5m",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "The log directory {{ $labels.subject }} of {{ $labels.cluster }} is offline. First: replace the disk, then restart the broker if that is safe",
+            "summary": "The log directory {{ $labels.subject | reReplaceAll `^[^:]*:` `` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` }} of {{ $labels.cluster }} is offline. First: replace the disk, then restart the broker if that is safe",
             "command": "isrwatch state --directories --cluster {{ $labels.cluster }}"
           }
         },
@@ -99,7 +99,7 @@ prometheusAlerts+:: {
           "for": "15m",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "The volume of {{ $labels.subject }} of {{ $labels.cluster }} {{ if eq $labels.condition \"disk_fills_up\" }}is almost full{{ else }}is nearly full{{ end }}. First: see what grows, shorten its retention, or cancel what fills it",
+            "summary": "The volume {{ $labels.subject | reReplaceAll `^[^:]*:` `` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` }} of {{ $labels.cluster }} {{ if eq $labels.condition \"disk_fills_up\" }}is almost full{{ else }}is nearly full{{ end }}. First: see what grows, shorten its retention, or cancel what fills it",
             "command": "isrwatch state --directories --cluster {{ $labels.cluster }}"
           }
         },
@@ -128,7 +128,7 @@ prometheusAlerts+:: {
           "for": "5m",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "A transaction hangs in {{ $labels.subject }} of {{ $labels.cluster }}: read_committed consumers stop there. First: find and abort it",
+            "summary": "A transaction hangs in topic {{ $labels.subject }} of {{ $labels.cluster }}: read_committed consumers stop there. First: find and abort it",
             "command": "isrwatch state --transactions --cluster {{ $labels.cluster }}"
           }
         },
@@ -151,7 +151,7 @@ prometheusAlerts+:: {
             "severity": "warning"
           },
           "annotations": {
-            "summary": "Part of isrwatch fails{{ with $labels.cluster }} for {{ . }}{{ end }}: {{ if eq $labels.condition \"source_refused\" }}the source {{ $labels.source }} is refused or does not answer{{ end }}{{ if eq $labels.condition \"query_down\" }}the query {{ $labels.query }} of the job is down{{ end }}{{ if eq $labels.condition \"program_down\" }}Prometheus cannot scrape {{ $labels.instance }} of {{ $labels.job }}{{ end }}{{ if eq $labels.condition \"records_quarantined\" }}records cannot be parsed{{ end }}{{ if eq $labels.condition \"changes_missed\" }}changes were missed{{ end }}{{ if eq $labels.condition \"primary_source_lost\" }}the metadata log cannot be read, polling took over{{ end }}{{ if eq $labels.condition \"samples_stale\" }}samples are old{{ end }}{{ if eq $labels.condition \"table_unreadable\" }}the exporter cannot read a table{{ end }}{{ if eq $labels.condition \"series_left_out\" }}series of partitions were left out{{ end }}{{ if eq $labels.condition \"min_isr_unknown\" }}min.insync.replicas of partitions is unknown{{ end }}. First: isrwatch doctor",
+            "summary": "Part of isrwatch fails{{ with $labels.cluster }} for {{ . }}{{ end }}: {{ if eq $labels.condition \"source_refused\" }}the source {{ $labels.source }} is refused or does not answer{{ end }}{{ if eq $labels.condition \"query_down\" }}the query {{ $labels.query }} of the job is down{{ end }}{{ if eq $labels.condition \"program_down\" }}Prometheus cannot scrape {{ $labels.instance }} of {{ $labels.job }}{{ end }}{{ if eq $labels.condition \"records_quarantined\" }}records cannot be parsed{{ end }}{{ if eq $labels.condition \"changes_missed\" }}changes were missed{{ end }}{{ if eq $labels.condition \"primary_source_lost\" }}the metadata log cannot be read, polling took over{{ end }}{{ if eq $labels.condition \"samples_stale\" }}samples are old{{ end }}{{ if eq $labels.condition \"table_unreadable\" }}the exporter cannot read the table {{ $labels.subject }}{{ end }}{{ if eq $labels.condition \"series_left_out\" }}series of partitions were left out{{ end }}{{ if eq $labels.condition \"min_isr_unknown\" }}min.insync.replicas of partitions is unknown{{ end }}. First: isrwatch doctor",
             "command": "isrwatch doctor"
           }
         },

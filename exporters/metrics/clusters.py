@@ -379,11 +379,11 @@ _LONGEST: Final = 200
 
 def notification(row: Mapping[str, Any]) -> str:
     """Return what a notification says of an incident: what happened, and what to do first, in 200 characters."""
-    first = f". First: {row['next_step']}" if row["next_step"] else ""
-    facts = f"{shown_id(row)}: {(row['summary'] or '').partition(';')[0]}"
+    first = f" First: {row['next_step']}" if row["next_step"] else ""
+    facts = f"{shown_id(row)}: {(row['summary'] or '').partition(';')[0]}{'.' if first else ''}"
     room = max(0, _LONGEST - len(first))
     if len(facts) > room:
-        facts = f"{facts[: max(0, room - 1)]}…"
+        facts = f"{facts[: max(0, room - 1)].rstrip(' .,')}…"
     return (facts + first)[:_LONGEST]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contracts.conditions import RECENT, Condition, Spell
+from streaming.contracts.conditions import RECENT, SECOND, Condition, Spell
 from streaming.delta.log.queries import columns_of, rows_as
 
 if TYPE_CHECKING:
@@ -15,21 +15,29 @@ if TYPE_CHECKING:
 
 _ALL: Final = frozenset(Condition)
 """A newer job may write others."""
+_LONG: Final = 600 * SECOND
+"""Shorter spells are raised by what follows them, or not at all."""
 
 
 def read_conditions(rows: pa.Table) -> dict[str, tuple[Spell, ...]]:
-    """Return of each cluster the spells that last, and those that ended ``RECENT`` before the newest of its rows."""
+    """Return of each cluster the spells that last, and those that ended ``RECENT`` before the newest of its rows.
+
+    Also the long ones of their chains: it may have been one of these alone that lasted long enough.
+    """
     if not {*Spell._fields} <= {*rows.column_names}:
         return {}
-    ended = rows["ended_at"]
+    ended, since = rows["ended_at"], rows["since"]
     moments = pc.coalesce(ended, rows["began_at"]).cast(pa.int64())
+    lasted_long = pc.greater_equal(pc.subtract(moments, rows["began_at"].cast(pa.int64())), _LONG)
     of_cluster = {
         cluster_id: pc.equal(rows["cluster_id"], cluster_id) for cluster_id in pc.unique(rows["cluster_id"]).to_pylist()
     }
     spells: dict[str, tuple[Spell, ...]] = {}
     for cluster_id, is_its in of_cluster.items():
         oldest = pc.max(moments.filter(is_its)).as_py() - RECENT
-        counts = rows.filter(pc.and_(is_its, pc.or_(pc.is_null(ended), pc.greater(moments, oldest))))
+        is_late = pc.and_(is_its, pc.or_(pc.is_null(ended), pc.greater(moments, oldest)))
+        is_chained = pc.and_(lasted_long, pc.is_in(since, value_set=since.filter(is_late)))
+        counts = rows.filter(pc.and_(is_its, pc.or_(is_late, is_chained)))
         read = rows_as(Spell, columns_of(counts, Spell._fields), counts.num_rows)
         spells[cluster_id] = tuple(each._replace(topics=each.topics or ()) for each in read if each.condition in _ALL)
     return spells

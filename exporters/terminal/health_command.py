@@ -107,7 +107,7 @@ def _waited(seconds: float, settle_seconds: float, reader: HealthReader) -> Look
     reported: list[str] = []
 
     def report(look: Look, left: float) -> None:
-        waits_for = _waits_for(look)
+        waits_for = _waits_for(look, reader.basis)
         if waits_for not in reported[-1:]:
             reported.append(waits_for)
             typer.echo(f"waiting for {span(left)} at most: {waits_for}", err=True)
@@ -119,10 +119,15 @@ def _waited(seconds: float, settle_seconds: float, reader: HealthReader) -> Look
         raise typer.Exit(_INTERRUPTED) from None
 
 
-def _waits_for(look: Look) -> str:
+def _waits_for(look: Look, basis: HealthBasis) -> str:
     if look.health.status is HealthStatus.HEALTHY:
         return "healthy, to settle"
-    reasons = [f"{reason.condition} of {each.cluster}" for each in look.health.clusters for reason in each.reasons]
+    reasons = [
+        f"{reason.condition} of {each.cluster}"
+        for each in look.health.clusters
+        for reason in each.reasons
+        if basis.counts(reason)
+    ]
     missing = [f"no data of {name}" for name in look.missing]
     return ", ".join([*reasons, *missing]) or "there are no tables yet"
 

@@ -51,7 +51,7 @@ class HealthReader:
         """Read nothing yet; the folder of the tables need not exist yet. Without names or ids, all clusters count."""
         self._reader = TablesReader(tables)
         self._clusters = clusters
-        self._basis = basis
+        self.basis = basis
 
     def look(self) -> Look:
         """Read what is new, and judge it. What cannot be read is no error, but leaves unknown whether all is well.
@@ -68,7 +68,7 @@ class HealthReader:
             unreadable["partition_changes"] = str(error)
         unreadable |= {each.table: each.error for each in self._reader.statuses if each.error is not None}
         selected, missing = selected_clusters(self._reader.snapshot, self._clusters)
-        health = health_of(selected, unreadable, micros_now(), self._basis)
+        health = health_of(selected, unreadable, micros_now(), self.basis)
         if missing and health.status is HealthStatus.HEALTHY:
             health = health._replace(status=HealthStatus.UNKNOWN)
         return Look(health, unreadable, tuple(missing))

@@ -13,11 +13,12 @@ from typing import Annotated, Final
 
 import typer
 
+from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError, ConnectionRefused
 
 NAME: Final = "IsrwatchTest"
 SECONDS: Final = 5.0
-_MINUTE: Final = 60
+_LONGEST: Final = 3_600
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Send a test notification through Alertmanager.")
 
@@ -35,7 +36,9 @@ def send_test(
     ],
     severity: Annotated[str, typer.Option(help="Label severity, by which your routes choose a receiver.")] = "critical",
     cluster: Annotated[str, typer.Option(help="Label cluster.")] = "test",
-    minutes: Annotated[int, typer.Option(min=1, max=60, help="It ends by itself after so many minutes.")] = 5,
+    lasting: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="It ends by itself after this time, 1h at most.")
+    ] = "5m",
     resolve: Annotated[bool, typer.Option("--resolve", help="End an earlier test now.")] = False,
 ) -> None:
     """Send one alert, IsrwatchTest, to Alertmanager as Prometheus would: does the notification arrive?
@@ -45,8 +48,10 @@ def send_test(
 
     isrwatch alerts test --alertmanager http://alertmanager:9093 --severity critical --resolve
     """
-    now = time.time()
-    alert = alert_of(severity, cluster, began=now, ends=now if resolve else now + minutes * _MINUTE)
+    now, seconds = time.time(), seconds_of("--for", lasting)
+    if not 0 < seconds <= _LONGEST:
+        raise ConfigurationError(f"--for is {lasting}; write at most 1h, such as 5m")
+    alert = alert_of(severity, cluster, began=now, ends=now if resolve else now + seconds)
     for url in alertmanager:
         address = send(url, alert)
         if resolve:
@@ -54,7 +59,7 @@ def send_test(
         else:
             typer.echo(
                 f"{address} has accepted {NAME} of cluster {cluster}, severity {severity}: it notifies the receiver of "
-                f"its route after group_wait, and again when the alert ends, in {minutes} min"
+                f"its route after group_wait, and again when the alert ends, in {duration_text(seconds)}"
             )
             typer.echo(f"which receiver that is: amtool --alertmanager.url={address} alert query -o json {NAME}")
 

@@ -152,7 +152,7 @@ def findings(every: Sequence[Settings], prometheus: str = "") -> Iterator[Findin
         yield from _run(every[0], {"bus": lambda _: _kafka_bus(every)})
     yield from _run(every[0], CHECKS_OF_THE_MACHINE)
     if prometheus:
-        yield from _run(every[0], {"prometheus": lambda _: _prometheus(prometheus)})
+        yield from _run(every[0], {"prometheus": lambda settings: _prometheus(prometheus, settings)})
 
 
 def _kafka_bus(every: Sequence[Settings]) -> Iterator[tuple[Status, str]]:
@@ -161,10 +161,10 @@ def _kafka_bus(every: Sequence[Settings]) -> Iterator[tuple[Status, str]]:
     return kafka_bus(every)
 
 
-def _prometheus(url: str) -> Iterator[tuple[Status, str]]:
+def _prometheus(url: str, settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.commands.doctor_prometheus import checks_of
 
-    return checks_of(url)
+    return checks_of(url, settings.alerts)
 
 
 def _run(settings: Settings, checks: Mapping[str, Check]) -> Iterator[Finding]:

@@ -1,8 +1,8 @@
 """Checks of ``isrwatch doctor --prometheus``: our alerting rules are loaded and evaluated, our programs scraped.
 
 Asks Prometheus' HTTP API, which Thanos, Mimir and VictoriaMetrics answer as well, but for the list of Alertmanagers.
-The rules that ought to be there are the rendered ones (``dashboards/generated/alerts.yml``), compared by name: their
-expressions depend on the options with which they were rendered.
+The rules that ought to be there are those of the configuration, compared by name: their expressions depend on the
+version and the configuration with which they were rendered.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import urllib.request
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
-
+from streaming.alert_settings import is_on
 from streaming.commands.alerts import address_and_login
 from streaming.commands.doctor_machine import SECONDS, Status, numbered
+from streaming.contracts.alerts import ALERTS
 from streaming.errors import ConfigurationError, ConnectionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from streaming.alert_settings import AlertsSettings
 
 Said = tuple[Status, str]
 _LATE_EVALUATIONS: Final = 5
@@ -73,13 +74,12 @@ class Api:
         return answer["data"]
 
 
-def expected_rules() -> tuple[str, ...]:
-    """Name the alerting rules of this version, in their order."""
-    content = yaml.safe_load((files("dashboards") / "generated" / "alerts.yml").read_text(encoding="utf-8"))
-    return tuple(rule["alert"] for group in content["groups"] for rule in group["rules"] if "alert" in rule)
+def expected_rules(alerts: AlertsSettings) -> tuple[str, ...]:
+    """Name the alerting rules of this version that a configuration asks for, in their order."""
+    return tuple(name for name in ALERTS if is_on(alerts, name))
 
 
-def checks_of(url: str) -> Iterator[Said]:
+def checks_of(url: str, alerts: AlertsSettings) -> Iterator[Said]:
     """Check the rules, the scraping and the Alertmanager of a Prometheus.
 
     Raises:
@@ -87,7 +87,7 @@ def checks_of(url: str) -> Iterator[Said]:
         ConfigurationError: what answers is no Prometheus, or refuses.
     """
     api = Api(url)
-    yield from _rules(api.get("rules", type="alert"), expected_rules(), time.time())
+    yield from _rules(api.get("rules", type="alert"), expected_rules(alerts), time.time())
     yield from _scraping(api)
     yield from _alertmanagers(api.get("alertmanagers"))
 

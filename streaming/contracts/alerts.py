@@ -42,6 +42,8 @@ class ThresholdUnit(StrEnum):
 
     DURATION = "duration"
     NUMBER = "number"
+    SHARE = "share"
+    """Between 0 and 1."""
 
 
 class Alert(NamedTuple):
@@ -115,9 +117,13 @@ _ALERTS: Final = {
         Pack.GROUPS, Severity.WARNING, waits=15 * _MINUTE, threshold=5 * _MINUTE, unit=ThresholdUnit.DURATION
     ),
     "GroupStuck": Alert(Pack.GROUPS, Severity.WARNING, waits=0.0),
-    "GroupNearRetention": Alert(Pack.GROUPS, Severity.WARNING, waits=30 * _MINUTE, threshold=0.8),
+    "GroupNearRetention": Alert(
+        Pack.GROUPS, Severity.WARNING, waits=30 * _MINUTE, threshold=0.8, unit=ThresholdUnit.SHARE
+    ),
     "GroupLosesRecords": Alert(Pack.GROUPS, Severity.WARNING, waits=15 * _MINUTE),
-    "LeadersNotPreferred": Alert(Pack.HYGIENE, Severity.WARNING, waits=30 * _MINUTE, threshold=0.1, section="Hygiene"),
+    "LeadersNotPreferred": Alert(
+        Pack.HYGIENE, Severity.WARNING, waits=30 * _MINUTE, threshold=0.1, unit=ThresholdUnit.SHARE, section="Hygiene"
+    ),
     "TopicsMisconfigured": Alert(Pack.HYGIENE, Severity.WARNING, waits=30 * _MINUTE, section="Hygiene"),
     "ThrottleLeft": Alert(Pack.HYGIENE, Severity.WARNING, waits=_HOUR, section="Hygiene"),
     "VersionsMixed": Alert(Pack.HYGIENE, Severity.WARNING, waits=_DAY, section="Hygiene"),
@@ -125,10 +131,17 @@ _ALERTS: Final = {
     "BrokerSkewed": Alert(Pack.HYGIENE, Severity.WARNING, waits=_HOUR, threshold=1.5, section="Hygiene"),
     "MetadataErrors": Alert(Pack.HYGIENE, Severity.WARNING, waits=0.0, section="Hygiene"),
     "AvailabilityBurnsFast": Alert(
-        Pack.SLO, Severity.CRITICAL, waits=2 * _MINUTE, threshold=0.999, section="AvailabilityBurns"
+        Pack.SLO,
+        Severity.CRITICAL,
+        waits=2 * _MINUTE,
+        threshold=0.999,
+        unit=ThresholdUnit.SHARE,
+        section="AvailabilityBurns",
     ),
-    "AvailabilityBurns": Alert(Pack.SLO, Severity.WARNING, waits=0.0, threshold=0.999),
-    "HandlersBusy": Alert(Pack.SPEED, Severity.WARNING, waits=15 * _MINUTE, threshold=0.2, section="Speed"),
+    "AvailabilityBurns": Alert(Pack.SLO, Severity.WARNING, waits=0.0, threshold=0.999, unit=ThresholdUnit.SHARE),
+    "HandlersBusy": Alert(
+        Pack.SPEED, Severity.WARNING, waits=15 * _MINUTE, threshold=0.2, unit=ThresholdUnit.SHARE, section="Speed"
+    ),
     "ProduceSlow": Alert(
         Pack.SPEED, Severity.WARNING, waits=15 * _MINUTE, threshold=1.0, unit=ThresholdUnit.DURATION, section="Speed"
     ),

@@ -169,11 +169,14 @@ RULES: Final[dict[Condition, Rule]] = {
     Condition.UNDER_MIN_ISR: Rule(Severity.CRITICAL, 60 * SECOND, adding_up=90 * SECOND),
     Condition.UNDER_MIN_ISR_PLANNED: Rule(Severity.WARNING, 60 * SECOND, adding_up=90 * SECOND),
     Condition.UNCLEAN_ELECTION: Rule(Severity.CRITICAL, 0, kept=WINDOW),
-    Condition.MIN_ISR_UNKNOWN: Rule(Severity.WARNING, 900 * SECOND),
+    Condition.MIN_ISR_UNKNOWN: Rule(Severity.WARNING, SETTLED),
     Condition.BROKER_DOWN: Rule(Severity.WARNING, 900 * SECOND),
     Condition.UNDER_REPLICATED: Rule(Severity.WARNING, 900 * SECOND),
     Condition.RESTART_LOOP: Rule(Severity.WARNING, 0, kept=WINDOW),
     Condition.ISR_FLAPPING: Rule(Severity.WARNING, 0, kept=WINDOW),
     Condition.REASSIGNMENT_STUCK: Rule(Severity.WARNING, 2 * HOUR),
 }
-"""The rule of each condition that may be raised. Times are the defaults of ``[alerts]``."""
+"""The rule of each condition that may be raised. Times are the defaults of ``[alerts]``.
+
+An unknown minimum is raised at once, as the other parts of isrwatch that fail: the rule of their alert waits.
+"""

@@ -131,7 +131,7 @@ def _reached(
     """Return when a spell became severe enough; None if it did not until it ended, or until now."""
     if (rule := rules.get(spell.condition)) is None:
         return None
-    if not rule.lasting:
+    if spell.condition is Condition.UNCLEAN_ELECTION:
         return spell.began_at
     moments = [spell.began_at + rule.lasting]
     if rule.adding_up is not None and (before := adding_up[spell.condition].just_before(spell.began_at)):
@@ -224,6 +224,6 @@ def _stuck(spells: Sequence[Spell], rules: Mapping[Condition, Rule], until: int)
     if (rule := rules.get(Condition.REASSIGNMENT_STUCK)) is None:
         return
     for spell in spells:
-        at = (spell.progressed_at or spell.began_at) + rule.lasting
+        at = max((spell.progressed_at or spell.began_at) + rule.lasting, spell.since + SETTLED)
         if spell.condition is Condition.REASSIGNING and spell.ended_at is None and at <= until:
             yield _standing([spell], Condition.REASSIGNMENT_STUCK, rule, at)

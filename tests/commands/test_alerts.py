@@ -44,3 +44,12 @@ def test_what_is_no_alertmanager_is_named() -> None:
 def test_what_is_no_url_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="--alertmanager: write a URL, such as http://alertmanager:9093"):
         run("--alertmanager", "alertmanager:9093")
+
+
+@pytest.mark.parametrize(
+    ("lasting", "sentence"),
+    [("5", "--for is 5, without a unit"), ("0s", "at most 1h"), ("2h", "at most 1h, such as 5m")],
+)
+def test_a_time_that_is_none_is_refused(lasting: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        run("--alertmanager", "http://127.0.0.1:9", "--for", lasting)

@@ -9,13 +9,18 @@ from pathlib import Path
 import pytest
 
 import dashboards
+from dashboards.alerts import rule_file
+from streaming.alert_settings import AlertChange, AlertsSettings
 from streaming.commands.doctor_machine import Status
 from streaming.commands.doctor_prometheus import Api, checks_of, expected_rules
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.settings import Settings
 from tests.plugins.local_http import free_port, serving_exposition, wait_until
 from tests.plugins.prometheus import Prometheus, running_prometheus
 
 RULES = Path(dashboards.__file__).parent / "generated" / "alerts.yml"
+DEFAULTS = AlertsSettings()
+EXPECTED = expected_rules(DEFAULTS)
 OTHERS = """
 groups:
 - name: copied
@@ -35,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
 
 
 def said(server: Prometheus) -> list[tuple[Status, str]]:
-    return [*checks_of(server.url)]
+    return [*checks_of(server.url, DEFAULTS)]
 
 
 @pytest.mark.prometheus
@@ -43,7 +48,7 @@ def test_what_fails_in_prometheus_is_said(server: Prometheus) -> None:
     expected = [
         (Status.WARNING, r"IsrwatchUnderReplicated are loaded more than once \(.* copied\): remove one of the files"),
         (Status.PROBLEM, "1 alerting rule of isrwatch cannot be evaluated: .*many-to-many"),
-        (Status.OK, f"{len(expected_rules()) - 1} of {len(expected_rules())} alerting rules of isrwatch are loaded"),
+        (Status.OK, f"{len(EXPECTED) - 1} of {len(EXPECTED)} alerting rules of isrwatch are loaded"),
         (Status.PROBLEM, r"127.0.0.1:\d+ of the job isrwatch-job cannot be scraped: start it, or open the port"),
         (Status.OK, r"the exporter is scraped: 127.0.0.1:\d+"),
         (Status.PROBLEM, "no Alertmanager is connected, so that nobody is notified"),
@@ -64,16 +69,27 @@ def test_an_empty_prometheus_lacks_rules_and_exporter(tmp_path: Path) -> None:
     with running_prometheus(tmp_path, {}, [], None, "1s") as server:
         problems = [sentence for status, sentence in said(server) if status is Status.PROBLEM]
     assert [sentence.partition(":")[0] for sentence in problems] == [
-        f"none of the {len(expected_rules())} alerting rules of isrwatch is loaded",
+        f"none of the {len(EXPECTED)} alerting rules of isrwatch is loaded",
         "no exporter of isrwatch is scraped, so no alert can fire",
         "no Alertmanager is connected, so that nobody is notified",
     ]
 
 
+def test_the_rules_that_are_expected_are_those_of_the_configuration() -> None:
+    assert len(EXPECTED) == 16
+    alerts = AlertsSettings(packs=("groups",), rules={"IsrwatchWatchdog": AlertChange(off=True)})
+    expected = expected_rules(alerts)
+    assert "IsrwatchGroupStuck" in expected
+    assert "IsrwatchWatchdog" not in expected
+    assert set(expected) == {
+        rule["alert"] for group in rule_file(Settings(alerts=alerts))["groups"] for rule in group["rules"]
+    }
+
+
 @pytest.mark.parametrize("url", ["prometheus:9090", "ftp://prometheus", "http://"])
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="--prometheus: write a URL, such as http://prometheus:9090"):
-        [*checks_of(url)]
+        [*checks_of(url, DEFAULTS)]
 
 
 def test_a_url_without_a_server_is_one_sentence_without_the_login() -> None:
@@ -85,4 +101,4 @@ def test_a_url_without_a_server_is_one_sentence_without_the_login() -> None:
 def test_a_server_that_is_no_prometheus_is_named() -> None:
     refused = pytest.raises((ConnectionRefused, ConfigurationError), match="--prometheus http://")
     with serving_exposition("kafka_replication_build_info 1\n") as page, refused:
-        [*checks_of(f"http://{page.address}")]
+        [*checks_of(f"http://{page.address}", DEFAULTS)]

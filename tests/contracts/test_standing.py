@@ -241,6 +241,16 @@ def _kept(condition: Condition) -> int:
     return RULES[condition].kept
 
 
+@pytest.mark.parametrize("condition", [Condition.BROKER_DOWN, Condition.REASSIGNING])
+def test_nothing_that_may_be_explained_yet_is_raised_however_short_it_may_last(condition: Condition) -> None:
+    told = Told()
+    told.begin(condition, 0)
+    told.note()
+    at_once = {each: rule._replace(lasting=0) for each, rule in RULES.items()}
+    settled = SETTLED // SECOND
+    assert [len(list(standing(told.table.values(), START + when * SECOND, at_once))) for when in (1, settled)] == [0, 1]
+
+
 def test_severities_are_those_of_the_rules() -> None:
     told = Told()
     told.begin(Condition.OFFLINE, 0, incident="i")

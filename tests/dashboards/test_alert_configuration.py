@@ -10,6 +10,8 @@ from dashboards.alerts import rule_file
 from dashboards.signals.clusters import CONDITION
 from streaming.alert_settings import AlertChange, AlertsSettings
 from streaming.contracts.alerts import ALERTS, OPT_IN, Pack
+from streaming.contracts.conditions import RULES as RULES_OF_CONDITIONS
+from streaming.contracts.conditions import SECOND, Condition
 from streaming.durations import seconds_of
 from streaming.settings import Settings
 
@@ -84,6 +86,25 @@ def test_every_rule_of_the_pack_bridges_an_exporter_that_is_gone() -> None:
     assert lacking == {"IsrwatchWatchdog"}
     assert all(kept(name) >= 5 for name in BY_NAME.keys() - lacking)
     assert kept("IsrwatchBlind") >= waits("IsrwatchBlind"), "one blindness turns into another one"
+    patient = rules_of(configured(rules={"IsrwatchBlind": AlertChange(lasting=1_800.0)}))["IsrwatchBlind"]
+    assert (patient["for"], patient["keep_firing_for"]) == ("30m", "30m")
+
+
+def test_chosen_clusters_have_the_alerts_that_concern_no_cluster_alone() -> None:
+    chosen = rules_of(configured(clusters=("prod-*", "!prod-old")))["IsrwatchDegraded"]["expr"]
+    (matcher,) = set(re.findall(r'cluster=~"([^"]+)"', chosen))
+    (left_out,) = set(re.findall(r'cluster!~"([^"]+)"', chosen))
+    assert [name for name in ("", "prod-1", "prod-old", "test") if re.fullmatch(matcher.replace("\\\\", "\\"), name)
+            and not re.fullmatch(left_out.replace("\\\\", "\\"), name)] == ["", "prod-1"]  # fmt: skip
+
+
+def test_no_step_of_a_certificate_is_graver_than_the_severity_of_its_alert() -> None:
+    expression = rules_of(configured(rules={"IsrwatchCertificateExpires": AlertChange(severity="info")}))
+    assert "warning" not in expression["IsrwatchCertificateExpires"]["expr"]
+
+
+def test_a_minimum_that_is_unknown_waits_once() -> None:
+    assert RULES_OF_CONDITIONS[Condition.MIN_ISR_UNKNOWN].lasting <= 60 * SECOND, "the rule of its alert waits"
 
 
 def test_what_may_change_is_no_label() -> None:

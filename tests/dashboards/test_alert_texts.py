@@ -32,7 +32,11 @@ WHOLE_IF = re.compile(r"\{\{ (?:if|with) [^}]*\}\}([^{]*(?:\{\{ (?:\$labels\.\w+
 
 def longest(text: str) -> str:
     """Fill a template in with long labels, and take the longest of what it may say."""
-    text = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda label: LONG[label[1]], text)
+    text = re.sub(
+        r"\{\{ \$labels\.(\w+)(?: \| reReplaceAll `([^`]+)` `` )? ?\}\}",
+        lambda label: re.sub(label[2], "", LONG[label[1]]) if label[2] else LONG[label[1]],
+        text,
+    )
     text = text.replace("{{ $value | humanizeDuration }}", "13d 23h 59m 59s").replace("{{ . }}", LONG["cluster"])
     choices = [max(one[1], one[2] or "", key=len) for one in WHOLE_IF.finditer(text)]
     kept = max(choices, key=len, default="")
@@ -63,8 +67,10 @@ def test_the_sentence_of_an_incident_keeps_its_first_step_however_long_it_is() -
     said = notification(row)
     assert len(said) == 200
     assert said.startswith("prod-17: sss")
-    assert said.endswith("s…. First: start broker 3")
+    assert said.endswith("s… First: start broker 3")
     assert len(notification({**row, "next_step": "n" * 500})) == 200
+    in_parts = notification({**row, "summary": ", ".join(["12 partitions"] * 20)})
+    assert re.search(r"\w… First: start broker 3$", in_parts), "no comma before what is left out"
     short = notification({**row, "summary": "broker 3 was lost: 1 partition; c; n"})
     assert short == "prod-17: broker 3 was lost: 1 partition. First: start broker 3"
 
@@ -94,6 +100,10 @@ def test_an_alert_links_to_its_section_and_fills_it_in_with_its_own_labels(name:
     labels = set(re.findall(r"\$labels\.(\w+)", str(BY_NAME[name]["annotations"]["summary"]))) | {"subject"}
     assert set(re.findall(r"\$labels\.(\w+)", parameters)) <= labels
     assert given <= set(LABELS)
+
+
+def test_the_voter_that_is_behind_is_filled_in() -> None:
+    assert "broker={{ $labels.subject" in BY_NAME["IsrwatchQuorumVoterBehind"]["annotations"]["runbook_url"]
 
 
 def test_without_an_address_alerts_have_no_link() -> None:

@@ -430,6 +430,7 @@ def test_pages_are_marked_on_boards_whatever_their_severity_is_called() -> None:
         if name.endswith(".json") and FLEET not in name:
             (pages,) = [one for one in json.loads(content)["annotations"]["list"] if one["name"] == "Pages"]
             assert 'severity="page"' in pages["expr"], name
+            assert "ALERTS" not in content, "which Mimir and Grafana's own alerting do not have"
 
 
 def test_what_is_not_monitored_is_marked_in_every_graph_of_a_cluster(boards: dict[str, dict[str, Any]]) -> None:

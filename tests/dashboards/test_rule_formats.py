@@ -63,6 +63,16 @@ def test_grafana_has_every_alert_with_its_labels_and_times(
     assert len({rule["uid"] for rule in grafana.values()}) == len(grafana)
 
 
+def test_a_text_with_a_number_has_it_from_a_query_of_grafana(
+    grafana: dict[str, dict[str, Any]], alerts: dict[str, dict[str, Any]]
+) -> None:
+    assert not re.search(r"\$value\b", str(grafana)), "a text that lists all values"
+    rule = grafana["IsrwatchCertificateExpires"]
+    assert "$values.V.Value" in rule["annotations"]["summary"]
+    (query,) = [part for part in rule["data"] if part["refId"] == "V"]
+    assert query["model"]["expr"] == alerts["IsrwatchCertificateExpires"]["expr"]
+
+
 def test_the_manifest_has_the_labels_and_the_namespace_by_which_an_operator_selects_it(rules: dict[str, Any]) -> None:
     alerts = AlertsSettings(namespace="monitoring", labels={"release": "kube-prometheus-stack"})
     metadata = prometheus_rule(rules, alerts)["metadata"]

@@ -179,7 +179,7 @@ def test_rows_are_read_as_far_as_they_may_still_count_and_new_conditions_are_lef
     hour = 3600 * SECOND
     tables.commit(rows.cluster_row(), rows.source(rows.start))
     reader = restless(tables.directory)
-    old = rows.spell("broker_down", rows.start - 9 * hour, "1", ended_at=rows.start - 3 * hour)
+    old = rows.spell("broker_down", rows.start - 8 * hour, "1", ended_at=rows.start - 3 * hour)
     late = rows.spell("broker_down", rows.start - 9 * hour, "2", ended_at=rows.start - hour)
     lasts = rows.spell("broker_down", rows.start - 9 * hour, "3")
     tables.put("conditions", old, late, lasts, rows.spell("of_a_newer_job", rows.start), as_of=1)
@@ -189,6 +189,22 @@ def test_rows_are_read_as_far_as_they_may_still_count_and_new_conditions_are_lef
     assert same is one
     tables.put("conditions", lasts, as_of=2)
     assert [each.subject for each in next(iter(reader.refresh().clusters.values())).conditions] == ["3"]
+
+
+def test_a_chain_that_goes_on_is_raised_though_the_spell_that_lasted_long_enough_is_over_for_hours(
+    tables: Tables, rows: Rows
+) -> None:
+    minute = 60 * SECOND
+    begin = rows.start - 600 * minute
+    chain = [
+        rows.spell("broker_down", begin + first * minute, "3", since=begin, ended_at=begin + last * minute)
+        for first, last in ((0, 20), *((first, first + 9) for first in range(23, 590, 13)))
+    ]
+    tables.commit(rows.cluster_row(), rows.source(rows.start))
+    tables.put("conditions", *chain, rows.spell("broker_down", begin + 594 * minute, "3", since=begin), as_of=1)
+    (one,) = restless(tables.directory).refresh().clusters.values()
+    assert [each[:3] for each in every(one, now=rows.start)] == [("main", "broker_down", "3")]
+    assert len(one.conditions) < 20, "short ones are forgotten"
 
 
 # The exporter's own.
