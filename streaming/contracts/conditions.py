@@ -17,7 +17,7 @@ are read (``contracts.standing``): no commit is made because time passes, and a 
 #   nothing about it. Spells of partitions that begin within BOUND of each other are of one chain, whatever explains
 #   them: they are one trouble, named by the newest incident. A broker that is missing from ISRs and one that is down
 #   are of one chain, since redundancy is lost in both; one that went down after it was missing counts as down since
-#   then. Moments (an unclean election) are of one chain within WINDOW, and only if one incident explains them.
+#   then. Moments (an unclean election) are of one chain within KEPT, and within WINDOW if one incident explains them.
 # - The incident of a chain may become known, or be merged into another one, for BOUND after its begin. Then its name is
 #   fixed. Nothing but a moment, which is named by its own row, is raised before SETTLED, which is longer: the job may
 #   be that far behind what the exporter knows of time.

@@ -158,11 +158,14 @@ class SpellBook:
     def moment(self, condition: Condition, row: ChangeRow, incident_id: str | None) -> LiveSpell:
         """Note a moment: it is named by its own row, and joins the one just before it that was explained alike."""
         spells = self._of_key.setdefault((chained_with(condition), ""), [])
-        alike = [each for each in spells if each.explained_by == incident_id and each.ended_at is not None]
-        before = max(alike, key=_newest, default=None)
-        if before is None or before.ended_at is None or row.time - before.ended_at > WINDOW:
+        near = [each for each in spells if each.ended_at is not None and row.time - each.ended_at <= WINDOW]
+        alike = [each for each in near if each.explained_by == incident_id]
+        before = max(
+            alike or [each for each in near if row.time - (each.ended_at or 0) <= KEPT], key=_newest, default=None
+        )
+        if before is None or before.ended_at is None:
             chain = Chain(row.time, incident_id, None, [])
-        elif row.time - before.ended_at < BOUND:
+        elif alike and row.time - before.ended_at < BOUND:
             before.ended_at, before.ended_version = max(before.ended_at, row.time), row.version
             self.note(before)
             return before
