@@ -189,7 +189,7 @@ def played(moves: Iterable[tuple[Condition, str | None, int, bool]]) -> Iterator
     yield now + RECENT // SECOND, dict(told.table)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(moves=st.lists(MOVES, max_size=30))
 def test_labels_never_change_until_it_is_over(moves: list[tuple[Condition, str | None, int, bool]]) -> None:
     raised: dict[Labels, Standing] = {}

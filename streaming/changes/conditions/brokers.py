@@ -59,7 +59,7 @@ class BrokerConditions:
             touched: the incidents that it has changed, by id, and that stand.
         """
         if row.lacking != row.lacking_before:
-            self.look({*row.lacking, *row.lacking_before}, row, touched)
+            self.look((*row.lacking_before, *row.lacking), row, touched)
         elif row.subject == Subject.BROKER:
             self.look((row.broker,), row, touched)
         elif row.all_lacking:
@@ -71,7 +71,7 @@ class BrokerConditions:
 
     def look(self, brokers: Iterable[int], row: ChangeRow, touched: Mapping[str, Incident]) -> None:
         """Begin and end spells of brokers by what is so now."""
-        for broker in sorted(brokers):
+        for broker in brokers:
             spell = self._spells.get(broker)
             was = None if spell is None else spell.condition
             now = broker_condition(broker, was, self._context)

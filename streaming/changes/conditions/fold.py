@@ -62,8 +62,10 @@ class ClusterConditions:
         """
         if self.book.unsettled:
             self._settle(row, touched)
-        if any(each.merged_into is not None for each in touched.values()):
-            touched = self._merged(touched)
+        for each in touched.values():
+            if each.merged_into is not None:
+                touched = self._merged(touched)
+                break
         for harmed in self._harmed:
             harmed.follow(row, incidents, touched)
         if row.states or row.states_before or row.in_states:
