@@ -103,7 +103,7 @@ pictures: $(DEV_READY) ## draw every board, healthy, in trouble and blind, into 
 	@cd dashboards/pictures && npm ci --silent && node build.mjs
 	@$(BIN)/python -m tests.pictures $(ARGS)
 
-generated: $(RUN_READY) ## render the boards, the alerts, their table in the runbook and docs/reference again
+generated: $(RUN_READY) ## render the boards, the alerts and docs/reference again
 	@$(BIN)/isrwatch dashboards render
 	@$(BIN)/python -m docs.builder references
 
