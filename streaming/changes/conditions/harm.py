@@ -134,8 +134,9 @@ class HarmedPartitions:
         )
         chain = next(young, None)
         begun = self._book.begin(condition, "", row, holder, follows=chain)
+        is_own = chain is not None and any(each.explained_by == chain.incident_id for each in chain.spells)
         opened = {each.incident_id: each.opened_at for each in self._incidents}
-        if chain is not None and opened.get(holder or "", 0) > opened.get(chain.incident_id or "", 0):
+        if chain is not None and is_own and opened.get(holder or "", 0) > opened.get(chain.incident_id or "", 0):
             self._book.bind(chain, holder or "")
         return begun
 
