@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.changes.incidents.context import BASELINE, STATES_OF, ChangeRow, DegradedState
+from streaming.changes.incidents.context import BASELINE, STATES_OF, ChangeRow, DegradedState, Lacking
 from streaming.changes.incidents.document import encode_incident
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.changes.incidents.rules import class_of, is_rolling, suspects_of
@@ -104,13 +104,19 @@ def in_states_of(keys: pa.Array, states: pa.Array) -> dict[Any, tuple[int, ...]]
     return {key: tuple(counts) for key, counts in counted.items()}
 
 
-def lacking_of(keys: pa.Array, state: Callable[[str], pa.Array]) -> dict[Any, tuple[tuple[int, int], ...]]:
-    """Count the partitions that brokers do not serve, by key: broker, and how many."""
+def lacking_of(keys: pa.Array, state: Callable[[str], pa.Array]) -> dict[Any, tuple[Lacking, ...]]:
+    """Count the partitions that brokers do not serve, by key."""
     lists = _lacking(state)
-    brokers = pa.table([keys.take(pc.list_parent_indices(lists)), lists.flatten()], ["key", "broker"])
-    counted: dict[Any, list[tuple[int, int]]] = {}
-    for row in brokers.group_by(["key", "broker"]).aggregate([([], "count_all")]).to_pylist():
-        counted.setdefault(row["key"], []).append((row["broker"], row["count_all"]))
+    columns = {
+        "key": keys.take(pc.list_parent_indices(lists)),
+        "broker": lists.flatten(),
+        "leaderless": pc.is_in(_pairs(lists), _pairs(state("isr"))).cast(pa.int64()),
+    }
+    brokers = pa.table(columns).group_by(["key", "broker"]).aggregate([([], "count_all"), ("leaderless", "sum")])
+    counted: dict[Any, list[Lacking]] = {}
+    for row in brokers.to_pylist():
+        lacking = Lacking(row["broker"], row["count_all"], row["leaderless_sum"])
+        counted.setdefault(row["key"], []).append(lacking)
     return {key: tuple(sorted(counts)) for key, counts in counted.items()}
 
 
