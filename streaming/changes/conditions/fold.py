@@ -63,7 +63,7 @@ class ClusterConditions:
             incidents: all of the cluster.
             touched: those that the row has changed, or merged with others, by id.
         """
-        is_regrouped = bool(row.in_states)
+        self.book.blind_since, is_regrouped = self._context.blind_since, bool(row.in_states)
         for name, each in touched.items():
             if each.merged_into is not None:
                 self._follow_merges(row, touched)
