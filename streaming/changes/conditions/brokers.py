@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def broker_condition(broker: int, was: Condition | None, context: ClusterContext) -> Condition | None:
     """Return the condition of a broker.
 
-    One that was down is, until it serves all of its replicas again. One that runs lacks nothing where it is in the last
-    ISR of a partition without a leader. One that was missing from ISRs before work on it was announced is not missing by
-    plan.
+    One that was down is, until it serves all of its replicas again. One that runs lacks nothing where it is in the
+    last ISR of a partition without a leader. One that was missing from ISRs before work on it was announced is not
+    missing by plan.
 
     Args:
         broker: its id.

@@ -204,7 +204,7 @@ class SpellBook:
             spells[:] = [each for each in spells if each.ended_at is None or each.ended_at >= before]
 
     def end(self, spell: LiveSpell, row: ChangeRow) -> None:
-        """End a spell with a row; what lasted no time is withdrawn. Within time without observation nothing lasts on."""
+        """End a spell with a row; what lasted no time that was observed is withdrawn."""
         at = max(spell.began_at, min(row.time - row.gap, self.blind_since or row.time))
         if at == spell.began_at:
             self.withdraw(spell)
