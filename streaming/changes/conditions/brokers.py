@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from streaming.changes.conditions.harm import begun
 from streaming.contracts.conditions import OF_BROKERS, Condition
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import NO_LEADER
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streaming.changes.conditions.chains import LiveSpell, SpellBook
+    from streaming.changes.conditions.harm import Harmed
     from streaming.changes.incidents.context import ChangeRow, ClusterContext
     from streaming.changes.incidents.incident import Incident
 
@@ -86,9 +89,14 @@ class BrokerConditions:
                 spell.partitions = count
                 self._book.note(spell)
 
-    def look_at_all(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
-        """Look at every broker."""
-        self.look({*self._context.lacking, *self._context.down, *self._spells}, row, touched)
+    def look_at_all(self, row: ChangeRow, touched: Mapping[str, Incident], harmed: Iterable[Harmed]) -> None:
+        """Look at every broker; what begins did so with the oldest partition that lacks this broker only."""
+        since: defaultdict[int, list[int | None]] = defaultdict(list)
+        for each in harmed:
+            if len(each.lacking) == 1:
+                since[each.lacking[0]].append(each.lacking_since)
+        for broker in sorted({*self._context.lacking, *self._context.down, *self._spells}):
+            self.look((broker,), row if broker in self._spells else begun(row, since[broker]), touched)
 
     def look(self, brokers: Iterable[int], row: ChangeRow, touched: Mapping[str, Incident]) -> None:
         """Begin and end spells of brokers by what is so now."""
@@ -114,6 +122,6 @@ class BrokerConditions:
         incident_id = next((name for name, each in touched.items() if explains(each, broker)), None)
         is_worse = now is Condition.BROKER_DOWN and before is not None
         is_worse = is_worse and before is not None and before.condition is Condition.UNDER_REPLICATED
-        begun = self._book.begin(now, str(broker), row, incident_id, follows=before if is_worse else None)
-        self._spells[broker] = begun
-        return begun
+        spell = self._book.begin(now, str(broker), row, incident_id, follows=before if is_worse else None)
+        self._spells[broker] = spell
+        return spell

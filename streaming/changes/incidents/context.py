@@ -80,7 +80,7 @@ class Lacking(NamedTuple):
     """Partitions that a broker does not serve: how many, and how many of them have no leader and it in their ISR."""
 
     broker: int
-    count: int
+    partitions: int
     leaderless: int
 
 
@@ -252,8 +252,8 @@ class ClusterContext:
         """Count partitions of which there is no single row: how many are in each state, and lack which brokers."""
         for state, count in zip(DegradedState, in_states, strict=True):
             self.in_states[state] += sign * count
-        for broker, count, leaderless in lacking:
-            self.lacking[broker] += sign * count
+        for broker, partitions, leaderless in lacking:
+            self.lacking[broker] += sign * partitions
             if leaderless:
                 self.leaderless[broker] += sign * leaderless
 
