@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from dashboards.alerts.rule import Rule, rule, scope, threshold
 from dashboards.signals import brokers, changes, clusters, partitions
+from streaming.durations import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,13 +47,16 @@ def _burn(long: str, short: str, rate: float, suffix: str, settings: Settings) -
 
 
 def _unavailable_share(window: str, settings: Settings) -> str:
-    """Divide the larger of both times by the time of all: a partition may be offline and under min ISR at once."""
+    """Divide the larger of both times by the time of all: a partition may be offline and under min ISR at once.
+
+    VictoriaMetrics' rate of a cluster that is younger than the window is that of its age, so it is no rate.
+    """
     own = scope(settings)
     refused, offline = (
-        f"max by (cluster) (rate({seconds.series(own)}[{window}]))"
-        for seconds in (changes.UNDER_MIN_ISR_SECONDS, changes.OFFLINE_SECONDS)
+        seconds.increase(window, own) for seconds in (changes.UNDER_MIN_ISR_SECONDS, changes.OFFLINE_SECONDS)
     )
-    return f"(({refused} > {offline}) or {offline}) / on (cluster) ({clusters.PARTITIONS.now(own)} > 0)"
+    time = f"{seconds_of('window', window):g} * ({clusters.PARTITIONS.now(own)} > 0)"
+    return f"(({refused} > {offline}) or {offline}) / on (cluster) ({time})"
 
 
 def speed(settings: Settings) -> Iterator[Rule]:

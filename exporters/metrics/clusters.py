@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -375,16 +376,18 @@ def _described(cluster: ClusterSnapshot) -> Iterator[Sample]:
 
 
 _LONGEST: Final = 200
+_COUNTS: Final = re.compile(r": (?:up to )?\d+ partition.*")
 
 
 def notification(row: Mapping[str, Any]) -> str:
-    """Return what a notification says of an incident: what happened, and what to do first, in 200 characters."""
+    """Return what a notification says of an incident: who, what it means, and what to do first; 200 characters."""
     first = f" First: {row['next_step']}" if row["next_step"] else ""
-    facts = f"{shown_id(row)}: {(row['summary'] or '').partition(';')[0]}{'.' if first else ''}"
+    happened = _COUNTS.sub("", (row["summary"] or "").partition(";")[0])
+    happened = ": ".join(filter(None, (shown_id(row), happened, row["consequence"]))) + ("." if first else "")
     room = max(0, _LONGEST - len(first))
-    if len(facts) > room:
-        facts = f"{facts[: max(0, room - 1)].rstrip(' .,')}…"
-    return (facts + first)[:_LONGEST]
+    if len(happened) > room:
+        happened = f"{happened[: max(0, room - 1)].rstrip(' .,')}…"
+    return (happened + first)[:_LONGEST]
 
 
 def _current(cluster: ClusterSnapshot) -> Iterator[Sample]:

@@ -96,7 +96,7 @@ _ALERTS: Final = {
         Pack.ALERTS,
         Severity.CRITICAL,
         (Condition.JOB_DOWN, Condition.DATA_STALE, Condition.NO_DATA),
-        waits=10 * _MINUTE,
+        waits=15 * _MINUTE,
     ),
     "BrokerDown": Alert(Pack.ALERTS, Severity.WARNING, (Condition.BROKER_DOWN, Condition.RESTART_LOOP)),
     "UnderReplicated": Alert(Pack.ALERTS, Severity.WARNING, (Condition.UNDER_REPLICATED,)),

@@ -18,6 +18,8 @@ are read (``contracts.standing``): no commit is made because time passes, and a 
 #   them: they are one trouble, named by the newest incident. A broker that is missing from ISRs and one that is down
 #   are of one chain, since redundancy is lost in both; one that went down after it was missing counts as down since
 #   then. Moments (an unclean election) are of one chain within WINDOW, and only if one incident explains them.
+# - Harm that begins within KEPT of the begin of other harm of the cluster, which was raised, has its name, whatever
+#   explains it: brokers that crash one after the other, and what follows from that, are one trouble.
 # - The incident of a chain may become known, or be merged into another one, for BOUND after its begin. Then its name is
 #   fixed. Nothing but a moment, which is named by its own row, is raised before SETTLED, which is longer: the job may
 #   be that far behind what the exporter knows of time.
@@ -113,6 +115,10 @@ OF_BROKERS: Final = frozenset({
     Condition.RESTART_LOOP, Condition.ISR_FLAPPING,
 })  # fmt: skip
 """Conditions whose subject is a broker id; that of the others is empty."""
+
+
+HARMFUL: Final = frozenset({Condition.OFFLINE, Condition.UNDER_MIN_ISR, Condition.UNCLEAN_ELECTION})
+"""Conditions that harm clients, other than by plan."""
 
 
 class Spell(NamedTuple):

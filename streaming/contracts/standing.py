@@ -5,6 +5,7 @@ Theory: ``conditions``.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -99,8 +100,13 @@ def _lasting(spells: Sequence[Spell], rules: Mapping[Condition, Rule], until: in
     chains: defaultdict[tuple[int, str | None], list[Spell]] = defaultdict(list)
     for spell in spells:
         chains[spell.since, spell.incident_id].append(spell)
+    adding_up = {
+        condition: _Covered(each for each in spells if each.condition is condition)
+        for condition in {each.condition for each in spells}
+        if condition in rules and rules[condition].adding_up is not None
+    }
     for chain in chains.values():
-        reached = [(at, each) for each in chain if (at := _reached(each, spells, rules, until)) is not None]
+        reached = [(at, each) for each in chain if (at := _reached(each, adding_up, rules, until)) is not None]
         if reached:
             at, by = min(reached, key=_first)
             rule = rules[by.condition]
@@ -119,28 +125,48 @@ def _end(spell: Spell) -> int:
     return _NEVER if spell.ended_at is None else spell.ended_at
 
 
-def _reached(spell: Spell, spells: Sequence[Spell], rules: Mapping[Condition, Rule], until: int) -> int | None:
+def _reached(
+    spell: Spell, adding_up: Mapping[Condition, _Covered], rules: Mapping[Condition, Rule], until: int
+) -> int | None:
     """Return when a spell became severe enough; None if it did not until it ended, or until now."""
     if (rule := rules.get(spell.condition)) is None:
         return None
     if spell.condition is Condition.UNCLEAN_ELECTION:
         return spell.began_at
     moments = [spell.began_at + rule.lasting]
-    if rule.adding_up is not None and (before := _before(spell, spells)):
+    if rule.adding_up is not None and (before := adding_up[spell.condition].just_before(spell.began_at)):
         moments.append(spell.began_at + max(0, rule.adding_up - before))
     at = max(min(moments), spell.since + SETTLED)
     return at if at <= min(_end(spell), until) else None
 
 
-def _before(spell: Spell, spells: Sequence[Spell]) -> int:
-    """Return for how long spells of the same condition lasted together in the window before one began."""
-    total, upto = 0, spell.began_at - WINDOW
-    for each in spells:
-        end = spell.began_at if each.ended_at is None else min(each.ended_at, spell.began_at)
-        if each.condition is spell.condition and each.began_at < spell.began_at and end > upto:
-            total += end - max(each.began_at, upto)
-            upto = end
-    return total
+class _Covered:
+    """The time that spells cover together."""
+
+    def __init__(self, spells: Iterable[Spell]) -> None:
+        """Join spells that overlap; they are in the order of their begins."""
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+        self._before: list[int] = []  # what is covered before each begin
+        for each in spells:
+            if self._begins and each.began_at <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], _end(each))
+            else:
+                covered = self._upto(each.began_at)
+                self._begins.append(each.began_at)
+                self._ends.append(_end(each))
+                self._before.append(covered)
+
+    def _upto(self, moment: int) -> int:
+        """Return how much is covered up to a moment."""
+        place = bisect_right(self._begins, moment) - 1
+        if place < 0:
+            return 0
+        return self._before[place] + min(moment, self._ends[place]) - self._begins[place]
+
+    def just_before(self, moment: int) -> int:
+        """Return how much of the window before a moment is covered."""
+        return self._upto(moment) - self._upto(moment - WINDOW)
 
 
 def _standing(chain: Sequence[Spell], condition: Condition, rule: Rule, raised_since: int) -> Standing:

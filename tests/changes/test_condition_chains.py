@@ -46,3 +46,11 @@ def test_what_begins_at_once_is_one_chain_and_the_newest_incident_names_it() -> 
     assert first.explained_by != second.explained_by == second.incident_id
     alone, later = refusing((60, 0, (1, 2), FENCED), (25, 1, (1, 4), FENCED))
     assert alone.incident_id != later.incident_id
+
+
+def test_harm_that_begins_soon_after_harm_that_was_raised_has_its_name() -> None:
+    for seconds, has_its_name in ((50, False), (70, True), (299, True), (301, False)):
+        first, second = refusing((60, 0, (1, 2), FENCED), (seconds, 1, (1, 4), FENCED))
+        assert first.explained_by != second.explained_by
+        assert (first.incident_id == second.incident_id) == has_its_name, seconds
+        assert second.since == second.began_at

@@ -6,7 +6,7 @@ Only the waiting times are shortened. One server scrapes one page, of two cluste
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -29,9 +29,9 @@ SHORT = {"interval: 15s": "interval: 1s", "for: 10m": "for: 8s", "keep_firing_fo
 SENTENCE = "prod-17: broker 3 was lost. First: start broker 3 again"
 
 
-def rules() -> str:
+def rules(short: Mapping[str, str] = SHORT) -> str:
     """Give the shipped rules with short times."""
-    return re.sub("|".join(SHORT), lambda found: SHORT[found[0]], as_yaml(rule_file()))
+    return re.sub("|".join(short), lambda found: short[found[0]], as_yaml(rule_file()))
 
 
 def routes(url: str) -> dict[str, Any]:
@@ -45,8 +45,10 @@ def routes(url: str) -> dict[str, Any]:
     return shipped
 
 
-def raised(condition: str, severity: str, subject: str = "", short_id: str = "prod-17") -> str:
-    labels = f'cluster="prod",condition="{condition}",subject="{subject}",severity="{severity}",short_id="{short_id}"'
+def raised(condition: str, severity: str, subject: str = "", short_id: str = "prod-17", cluster: str = "prod") -> str:
+    labels = (
+        f'cluster="{cluster}",condition="{condition}",subject="{subject}",severity="{severity}",short_id="{short_id}"'
+    )
     return f"kafka_replication_condition_since_seconds{{{labels}}} 1000\n"
 
 

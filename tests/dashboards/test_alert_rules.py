@@ -93,13 +93,13 @@ def test_a_dead_job_is_one_alert_however_many_clusters_are_behind_it(tmp_path: P
     series = {FRESH.format(name): "6x10 stale" for name in clusters}
     series |= {INFO.format(name, name): "1x90" for name in clusters}
     series |= {raised("job_down", cluster="", severity="critical"): "_x12 7x78"}
-    played(tmp_path, only(RULES, "IsrwatchBlind"), series, {18: set(), 22: {BLIND}, 80: {BLIND}})
+    played(tmp_path, only(RULES, "IsrwatchBlind"), series, {24: set(), 28: {BLIND}, 80: {BLIND}})
 
 
 def test_a_dead_exporter_or_an_empty_prometheus_is_one_alert(tmp_path: Path) -> None:
     series = {FRESH.format(name): "6x10 stale" for name in ("prod", "edge")}
     series |= {INFO.format(name, name): "1x10 stale" for name in ("prod", "edge")}
-    played(tmp_path, only(RULES, "IsrwatchBlind"), series, {18: set(), 22: {BLIND}, 3000: {BLIND}})
+    played(tmp_path, only(RULES, "IsrwatchBlind"), series, {24: set(), 28: {BLIND}, 3000: {BLIND}})
 
 
 def test_an_upgrade_that_takes_some_minutes_wakes_nobody(tmp_path: Path) -> None:
@@ -111,6 +111,15 @@ def test_an_upgrade_that_takes_some_minutes_wakes_nobody(tmp_path: Path) -> None
     played(tmp_path, only(RULES, "IsrwatchBlind"), series, {minute: set() for minute in range(40)})
 
 
+def test_a_collector_that_lost_the_controllers_for_748_seconds_wakes_nobody(tmp_path: Path) -> None:
+    series = {
+        FRESH.format("prod"): "6x10 stale _x12 6x40",
+        INFO.format("prod", "p"): "1x60",
+        raised("data_stale", cluster="prod", severity="critical"): "_x10 7x12 stale",
+    }
+    played(tmp_path, only(RULES, "IsrwatchBlind"), series, {minute: set() for minute in range(50)})
+
+
 def test_one_stale_cluster_next_to_fresh_ones_is_named(tmp_path: Path) -> None:
     series = {
         FRESH.format("prod"): "6x60",
@@ -120,7 +129,7 @@ def test_one_stale_cluster_next_to_fresh_ones_is_named(tmp_path: Path) -> None:
         raised("data_stale", cluster="edge", severity="critical"): "_x11 7x30 stale",
     }
     played(
-        tmp_path, only(RULES, "IsrwatchBlind"), series, {20: set(), 22: {blind("edge")}, 50: {blind("edge")}, 55: set()}
+        tmp_path, only(RULES, "IsrwatchBlind"), series, {25: set(), 28: {blind("edge")}, 55: {blind("edge")}, 60: set()}
     )
 
 
@@ -130,7 +139,7 @@ def test_blindness_that_turns_into_another_one_never_ends_in_between(tmp_path: P
         INFO.format("prod", "p"): "1x40 stale",
         raised("data_stale", cluster="edge", severity="critical"): "_x5 7x35 stale",
     }
-    firing = {39: {blind("edge")}, 49: {blind("edge")}, 52: {BLIND}}
+    firing = {39: {blind("edge")}, 54: {blind("edge")}, 58: {BLIND}}
     played(tmp_path, only(RULES, "IsrwatchBlind"), series, firing)
 
 
@@ -142,7 +151,7 @@ def test_one_of_two_exporters_that_dies_leaves_its_clusters_blind_and_a_rename_d
         INFO.format("old", "o"): "1x10 stale",
         INFO.format("new", "o"): "_x11 1x50",
     }
-    played(tmp_path, only(RULES, "IsrwatchBlind"), series, {19: set(), 22: {blind("edge")}})
+    played(tmp_path, only(RULES, "IsrwatchBlind"), series, {24: set(), 28: {blind("edge")}})
 
 
 # Parts of isrwatch.

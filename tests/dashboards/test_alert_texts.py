@@ -63,7 +63,8 @@ def test_a_summary_names_the_cluster_and_says_what_to_do_first(name: str) -> Non
 
 
 def test_the_sentence_of_an_incident_keeps_its_first_step_however_long_it_is() -> None:
-    row = {"short_id": "prod-17", "incident_id": "x", "summary": "s" * 300 + "; c; n", "next_step": "start broker 3"}
+    row = {"short_id": "prod-17", "incident_id": "x", "summary": "s" * 300 + "; c; n"}
+    row |= {"consequence": "no write was refused", "next_step": "start broker 3"}
     said = notification(row)
     assert len(said) == 200
     assert said.startswith("prod-17: sss")
@@ -71,8 +72,8 @@ def test_the_sentence_of_an_incident_keeps_its_first_step_however_long_it_is() -
     assert len(notification({**row, "next_step": "n" * 500})) == 200
     in_parts = notification({**row, "summary": ", ".join(["12 partitions"] * 20)})
     assert re.search(r"\w… First: start broker 3$", in_parts), "no comma before what is left out"
-    short = notification({**row, "summary": "broker 3 was lost: 1 partition; c; n"})
-    assert short == "prod-17: broker 3 was lost: 1 partition. First: start broker 3"
+    short = notification({**row, "summary": "broker 3 was lost (announced: disk): up to 2 partitions offline; c; n"})
+    assert short == "prod-17: broker 3 was lost (announced: disk): no write was refused. First: start broker 3"
 
 
 # Commands and links.

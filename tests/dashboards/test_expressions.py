@@ -249,7 +249,7 @@ def test_planned_causes_are_causes_of_isr_removals_and_the_others_are_in_the_run
     assert [cause for cause in sorted(causes - set(PLANNED_CAUSES)) if f"`{cause}`" not in section] == []
 
 
-# Engines that evaluate the rules: Prometheus 2.42, vmalert, Thanos, Mimir, Grafana. Not all of them can be run here.
+# Engines that evaluate the rules: Prometheus 2.42, vmalert, Thanos, Mimir, Grafana. Tests run the first two only.
 
 
 FUNCTIONS = {

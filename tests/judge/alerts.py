@@ -26,7 +26,7 @@ from streaming.contracts.observations import Observation
 from tests.judge import false_wakers
 from tests.judge.constancy import Constancy, fired_again
 from tests.judge.expected import expectations
-from tests.judge.first_message import Wanted, read, texts, without_texts
+from tests.judge.first_message import Wanted, missing_at, read, texts, without_texts
 from tests.judge.harm import REDUNDANCY_LOST, WAKE_WITHIN, Judged, Span, judged_harm
 from tests.judge.play import BATCH_SECONDS, SECOND, START, Batch, Play, played
 from tests.judge.severity import CRITICAL, severity
@@ -117,7 +117,9 @@ def _alerted(seed: int, kinds: tuple[str, ...]) -> Result:
         _put_texts(shown, rules, scrapes.times()[0], Path(folder))
     for one in shown:
         if "text" in one:
-            one["right"] = list(read(one["text"], [each for each in right[0] if each.harm], one["began"]))
+            one["right"] = list(
+                read(one["text"], [each for each in right[0] if each.harm], missing_at(play, one["began"]))
+            )
     return {
         "seed": seed,
         "preset": play.preset,

@@ -5,8 +5,8 @@ writes them. It is compared with the incidents that the model's truth calls for 
 
 - its *class* is right if it has a word of ``WORDS`` for a class that is right, or the name of the class;
 - its *broker* is right if the first broker that it names is one that may be blamed, or if nobody is to be blamed;
-- its *next step* is right if it says to do what ``WORDS`` has for that class. "Run this command" is none. When the
-  fault has been repaired before the message is written, what is left to do is to find out why.
+- its *next step* is right if it says to do what ``WORDS`` has for that class. "Run this command" is none. While no
+  partition lacks a broker that may be blamed, all that is left to do is to find out why, or what is missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from exporters.backtest.rule_files import RuleFile
+from streaming.contracts.identifiers import NO_LEADER, BrokerId
 from tests.judge.expected import ExpectedIncident
+from tests.judge.play import Play
+from tests.judge.steps import START_MICROS
 
 WORDS: Final = {
     "broker_loss": (
@@ -49,7 +52,7 @@ _UNITS: Final = {"h": 3_600, "m": 60, "s": 1}
 _SHOWN: Final = ("summary", "description")
 
 
-_WHY: Final = "find out why"
+_WHY: Final = "find out why|which records are missing"
 
 
 class Reading(NamedTuple):
@@ -60,24 +63,46 @@ class Reading(NamedTuple):
     step: bool
 
 
-def read(text: str, right: Iterable[ExpectedIncident], second: float = 0.0) -> Reading:
-    """Read a message as one about an incident that is right: the one that it fits best."""
+def read(text: str, right: Iterable[ExpectedIncident], missing: frozenset[BrokerId] | None = None) -> Reading:
+    """Read a message as one about an incident that is right: the one that it fits best.
+
+    Args:
+        text: of the message.
+        right: what it may be about.
+        missing: brokers that partitions lack when it is written; None: that is not known.
+    """
     named = _BROKER.search(text)
     readings = [
-        _of_kind(text, kind, None if named is None else int(named[1]), each, is_over=each.end < second)
+        _of_kind(text, kind, None if named is None else int(named[1]), each, missing)
         for each in right
         for kind in each.kinds
     ]
     return max(readings, key=sum, default=Reading(kind=False, broker=False, step=False))
 
 
-def _of_kind(text: str, kind: str, broker: int | None, right: ExpectedIncident, *, is_over: bool) -> Reading:
+def _of_kind(
+    text: str, kind: str, broker: int | None, right: ExpectedIncident, missing: frozenset[BrokerId] | None
+) -> Reading:
     words, step = WORDS.get(kind, (r"(?!)", r"(?!)"))
+    if missing is not None and missing.isdisjoint(right.may):
+        step = f"{step}|{_WHY}"
     return Reading(
         kind=kind in text or re.search(words, text, re.IGNORECASE) is not None,
         broker=broker in right.may if right.must else True,
-        step=re.search(step, text, re.IGNORECASE) is not None or (is_over and _WHY in text),
+        step=re.search(step, text, re.IGNORECASE) is not None,
     )
+
+
+def missing_at(play: Play, second: float) -> frozenset[BrokerId]:
+    """Give the brokers that partitions of the model lack at a moment."""
+    states: dict[tuple[str, int], Any] = {(key.topic_id, key.partition): each for key, each in play.before.items()}
+    for entry in play.trace:
+        if (entry.time - START_MICROS) / 1e6 <= second:
+            states[entry.topic_id, entry.partition] = None if entry.deleted else entry
+    lacking = (
+        set(each.replicas) - (set(each.isr) if each.leader != NO_LEADER else set()) for each in states.values() if each
+    )
+    return frozenset().union(*lacking)
 
 
 class Wanted(NamedTuple):

@@ -1,7 +1,7 @@
 """The programs of servers that are in no Python package: built by Go, installed by npm; once, into the cache.
 
-What is built or installed is locked by hash, in ``go.sum`` and ``package-lock.json`` beside this file. Those two are in
-the name of the folder of the cache: after a change of one of them there is another folder.
+What is built or installed is locked by hash, in ``go.sum`` or ``package-lock.json``, which is in the name of its folder
+of the cache: after a change there is another folder.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 HERE: Final = Path(__file__).parent
 GO_FOLDER: Final = "/usr/local/go/bin"
 VERSITYGW: Final = "github.com/versity/versitygw/cmd/versitygw"
+VICTORIA_METRICS: Final = "github.com/VictoriaMetrics/VictoriaMetrics/app"
 PATIENCE_SECONDS: Final = 1200.0  # Go compiles for three minutes on two idle cores
 
 
@@ -31,13 +32,16 @@ def versitygw() -> Path:
     Raises:
         MissingTool: there is no Go, or it cannot build it; with its last line.
     """
-    recipe = HERE / "versitygw"
+    return _built("versitygw", VERSITYGW, HERE / "versitygw")
 
-    def build(draft: Path) -> None:
-        go = _program("go", "versitygw", GO_FOLDER)
-        _ran("versitygw", [go, "build", "-o", draft / "versitygw", VERSITYGW], recipe)
 
-    return _made("versitygw", [recipe / "go.mod", recipe / "go.sum"], build) / "versitygw"
+def of_victoria_metrics(name: str) -> Path:
+    """Return a program of VictoriaMetrics, ``vmalert`` or the server itself; built by Go if this machine has none yet.
+
+    Raises:
+        MissingTool: there is no Go, or it cannot build it; with its last line.
+    """
+    return _built(name, f"{VICTORIA_METRICS}/{name}", HERE.parent / "dashboards" / "vmalert")
 
 
 def azurite() -> Path:
@@ -72,6 +76,13 @@ def _program(name: str, wanted_by: str, *folders: str) -> Path:
     if found is None:
         raise MissingTool(f"{wanted_by} needs {name}: install it, or put it on the PATH")
     return Path(found)
+
+
+def _built(name: str, package: str, recipe: Path) -> Path:
+    def build(draft: Path) -> None:
+        _ran(name, [_program("go", name, GO_FOLDER), "build", "-o", draft / name, package], recipe)
+
+    return _made(name, [recipe / "go.mod", recipe / "go.sum"], build) / name
 
 
 def _made(name: str, recipe: Sequence[Path], make: Callable[[Path], None]) -> Path:

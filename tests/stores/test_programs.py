@@ -19,6 +19,10 @@ NOTHING = """<ivysettings><settings defaultResolver="central"/><resolvers>
 </resolvers></ivysettings>"""
 
 
+def vmalert() -> Path:
+    return programs.of_victoria_metrics("vmalert")
+
+
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Give a machine with nothing in its cache, no repository of jars, and two programs of its own that fail."""
@@ -29,7 +33,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("get", "missing"), [(programs.versitygw, "go"), (programs.azurite, "npm"), (programs.node, "node")]
+    ("get", "missing"),
+    [(programs.versitygw, "go"), (vmalert, "go"), (programs.azurite, "npm"), (programs.node, "node")],
 )
 def test_without_its_tool_a_server_is_not_there(
     monkeypatch: pytest.MonkeyPatch, get: Callable[[], Path], missing: str
@@ -40,7 +45,7 @@ def test_without_its_tool_a_server_is_not_there(
         get()
 
 
-@pytest.mark.parametrize(("get", "tool"), [(programs.versitygw, "go"), (programs.azurite, "npm")])
+@pytest.mark.parametrize(("get", "tool"), [(programs.versitygw, "go"), (vmalert, "go"), (programs.azurite, "npm")])
 def test_a_tool_that_fails_is_told_and_leaves_nothing_that_looks_finished(
     monkeypatch: pytest.MonkeyPatch, machine: Path, get: Callable[[], Path], tool: str
 ) -> None:

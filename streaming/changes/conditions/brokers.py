@@ -59,11 +59,22 @@ class BrokerConditions:
             touched: the incidents that it has changed, by id, and that stand.
         """
         if row.lacking != row.lacking_before:
-            self.look((*row.lacking_before, *row.lacking), row, touched)
+            self._count((*row.lacking_before, *row.lacking), row, touched)
         elif row.subject == Subject.BROKER:
             self.look((row.broker,), row, touched)
         elif row.all_lacking:
             self.look((broker for broker, _ in row.all_lacking), row, touched)
+
+    def _count(self, brokers: Iterable[int], row: ChangeRow, touched: Mapping[str, Incident]) -> None:
+        """Follow a row of a partition: only a broker whose count reaches or leaves zero has another condition."""
+        spells, counts = self._spells, self._context.lacking
+        for broker in brokers:
+            spell, count = spells.get(broker), counts[broker]
+            if (spell is None) == (count > 0):
+                self.look((broker,), row, touched)
+            elif spell is not None and count > spell.partitions:
+                spell.partitions = count
+                self._book.note(spell)
 
     def look_at_all(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
         """Look at every broker."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.conditions import (
     BOUND,
+    HARMFUL,
     KEPT,
     RECENT,
     RULES,
@@ -86,13 +87,13 @@ class SpellBook:
 
     Attributes:
         changed: those that rows have changed since it was last asked; by id. None: it was withdrawn.
-        unsettled: chains whose incident is not fixed yet, as far as the rows so far have shown.
+        unsettled: chains whose incident may not be fixed yet, and some older ones.
+        unnamed: those of them that are about a broker, and that no incident explains yet.
     """
 
     def __init__(self, spells: Iterable[Spell] = ()) -> None:
         self._of_key: dict[tuple[Condition, str], list[LiveSpell]] = {}
         self.changed: dict[str, LiveSpell | None] = {}
-        self.unsettled: list[Chain] = []
         chains: dict[tuple[object, ...], Chain] = {}
         for each in sorted(spells, key=lambda spell: (spell.began_at, spell.condition_id)):
             condition = Condition(each.condition)
@@ -103,6 +104,7 @@ class SpellBook:
             chain.spells.append(live)
             self._of_key.setdefault((chained_with(condition), each.subject), []).append(live)
         self.unsettled = list(chains.values())
+        self.unnamed = [each for each in self.unsettled if each.incident_id is None and each.spells[0].subject]
 
     def open_ones(self) -> list[LiveSpell]:
         """Return the spells that last."""
@@ -140,7 +142,8 @@ class SpellBook:
         if chain is None:
             led = [each for each in over if each.explained_by == incident_id or _was_raised(each, spells, began_at)]
             before = max(led, key=_newest, default=None)
-            chain = Chain(began_at, incident_id, None, []) if before is None else before.chain
+            name = self._name(condition, incident_id, row.time)
+            chain = Chain(began_at, name, None, []) if before is None else before.chain
         began_at = max(began_at, chain.since)  # time may run back
         spell = LiveSpell(
             condition_id=_unused(f"{row.cluster_id}/{condition}/{subject}/{began_at}/{incident_id or ''}", spells),
@@ -161,7 +164,7 @@ class SpellBook:
         alike = [each for each in spells if each.explained_by == incident_id and each.ended_at is not None]
         before = max(alike, key=_newest, default=None)
         if before is None or before.ended_at is None or row.time - before.ended_at > WINDOW:
-            chain = Chain(row.time, incident_id, None, [])
+            chain = Chain(row.time, self._name(condition, incident_id, row.time), None, [])
         elif row.time - before.ended_at < BOUND:
             before.ended_at, before.ended_version = max(before.ended_at, row.time), row.version
             self.note(before)
@@ -183,10 +186,25 @@ class SpellBook:
         )
         return self._added(spell, spells)
 
+    def _name(self, condition: Condition, incident_id: str | None, at: int) -> str | None:
+        """Return the incident that names what begins: of harm that of other harm, if it was raised and is young."""
+        raised = (
+            each
+            for (of, _), spells in self._of_key.items()
+            if condition in HARMFUL and of in HARMFUL
+            for each in spells
+            if at - each.began_at <= KEPT and _was_raised(each, spells, at)
+        )
+        newest = max(raised, key=lambda each: (each.began_at, each.condition_id), default=None)
+        return incident_id if newest is None else newest.chain.incident_id or incident_id
+
     def _added(self, spell: LiveSpell, spells: list[LiveSpell]) -> LiveSpell:
         chain = spell.chain
         if not chain.spells and spell.ended_at is None:
+            self.unsettled = [each for each in self.unsettled if spell.began_at - each.since <= KEPT]
             self.unsettled.append(chain)
+            if chain.incident_id is None and spell.subject:
+                self.unnamed.append(chain)
         chain.spells.append(spell)
         spells.append(spell)
         self._forget(spells, spell.began_at - RECENT)
@@ -212,6 +230,8 @@ class SpellBook:
         spell.chain.spells.remove(spell)
         if not spell.chain.spells and spell.chain in self.unsettled:
             self.unsettled.remove(spell.chain)
+        if not spell.chain.spells and spell.chain in self.unnamed:
+            self.unnamed.remove(spell.chain)
         self.changed[spell.condition_id] = None
 
     def add_topic(self, spell: LiveSpell, topic: str) -> None:
@@ -228,6 +248,8 @@ class SpellBook:
     def bind(self, chain: Chain, incident_id: str) -> None:
         """Name the incident that explains a chain."""
         chain.incident_id, chain.short_id = incident_id, None
+        if chain in self.unnamed:
+            self.unnamed.remove(chain)
         for spell in chain.spells:
             self.note(spell)
 
@@ -240,8 +262,8 @@ class SpellBook:
 
 def _was_raised(spell: LiveSpell, spells: Iterable[LiveSpell], at: int) -> bool:
     """Return whether the chain of a spell was raised, by the rules as they come: what follows keeps its name then."""
-    if (rule := RULES.get(spell.condition)) is None:
-        return False
+    if (rule := RULES.get(spell.condition)) is None or not rule.lasting:
+        return rule is not None
     in_chain = ((each.ended_at or at) - each.began_at for each in spell.chain.spells)
     alike = (each for each in spells if each.condition is spell.condition and (each.ended_at or at) > at - WINDOW)
     total = sum((each.ended_at or at) - each.began_at for each in alike)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.changes.conditions.brokers import BrokerConditions, explains
 from streaming.changes.conditions.chains import SpellBook
-from streaming.changes.conditions.harm import CONDITIONS_OF, HarmedPartitions
-from streaming.changes.incidents.context import DegradedState
+from streaming.changes.conditions.harm import CONDITIONS_OF, HARMED, HarmedPartitions
+from streaming.changes.incidents.context import STATES_OF, DegradedState
 from streaming.contracts.conditions import BOUND, Condition
 from streaming.contracts.events import EventKind
 
@@ -28,6 +28,8 @@ _COUNTED: Final = {
     DegradedState.AT_MIN_ISR: Condition.AT_MIN_ISR,
     DegradedState.MOVING: Condition.REASSIGNING,
 }
+_UNCLEAN: Final = EventKind.UNCLEAN_ELECTION
+_MOVING: Final = 1 << DegradedState.MOVING
 _STEPS_OF_MOVES: Final = frozenset({
     EventKind.REASSIGNMENT_BEGAN, EventKind.REASSIGNMENT_COMPLETED, EventKind.REASSIGNMENT_CANCELLED,
 })  # fmt: skip
@@ -51,6 +53,7 @@ class ClusterConditions:
         }
         self._harmed = [HarmedPartitions(state, book, context, incidents) for state in CONDITIONS_OF]
         self._brokers = BrokerConditions(book, context)
+        self._stopped: dict[str, set[int]] = {}  # brokers that work is done on, by incident, as of its last row
 
     def follow(self, row: ChangeRow, incidents: Iterable[Incident], touched: Mapping[str, Incident]) -> None:
         """Follow a row that context and incidents have followed.
@@ -60,18 +63,26 @@ class ClusterConditions:
             incidents: all of the cluster.
             touched: those that the row has changed, or merged with others, by id.
         """
-        if self.book.unsettled:
-            self._settle(row, touched)
-        for each in touched.values():
+        is_regrouped = bool(row.in_states)
+        for name, each in touched.items():
             if each.merged_into is not None:
-                touched = self._merged(touched)
+                self._follow_merges(row, touched)
+                touched, is_regrouped = self._merged(touched), True
+                self._stopped.clear()
                 break
-        for harmed in self._harmed:
-            harmed.follow(row, incidents, touched)
-        if row.states or row.states_before or row.in_states:
+            if (each.planned or name in self._stopped) and (stopped := each.stopped) != self._stopped.get(name):
+                stand = {it.incident_id for it in incidents}
+                self._stopped = {key: of for key, of in self._stopped.items() if key in stand} | {name: stopped}
+                is_regrouped = True
+        if touched and self.book.unnamed:
+            self._name(row, touched)
+        if is_regrouped or (row.states | row.states_before) & HARMED:
+            for harmed in self._harmed:
+                harmed.follow(row, incidents, touched)
+        if row.states != row.states_before or row.in_states or row.states & _MOVING:
             self._count(row, touched)
         self._brokers.follow(row, touched)
-        if EventKind.UNCLEAN_ELECTION in row.events:
+        if _UNCLEAN in row.events:
             self._unclean(row, touched)
 
     def _merged(self, touched: Mapping[str, Incident]) -> dict[str, Incident]:
@@ -97,9 +108,9 @@ class ClusterConditions:
 
     def _count(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
         incident = next(iter(touched), None)
-        states = row.states | row.states_before
-        for state in _COUNTED:
-            if states >> state & 1 or row.in_states:
+        changed = row.states ^ row.states_before | row.states & _MOVING
+        for state in _COUNTED if row.in_states else STATES_OF[changed]:
+            if state in _COUNTED:
                 self._count_state(state, row, incident)
 
     def _count_state(self, state: DegradedState, row: ChangeRow, incident_id: str | None) -> None:
@@ -126,19 +137,24 @@ class ClusterConditions:
         spell.partitions += 1
         self.book.add_topic(spell, row.topic)
 
-    def _settle(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
-        """Name the incident that explains a chain, or follow its merge, while the chain is young."""
-        for chain in list(self.book.unsettled):
+    def _follow_merges(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
+        """Name the incident that one which explains a young chain was merged into."""
+        for chain in self.book.unsettled if touched else ():
+            while row.time - chain.since <= BOUND and (incident := touched.get(chain.incident_id or "")) is not None:
+                if incident.merged_into is None:
+                    break
+                self.book.bind(chain, incident.merged_into)
+
+    def _name(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
+        """Name the incident that explains a chain about a broker, while the chain is young."""
+        for chain in list(self.book.unnamed):
+            subject = chain.spells[0].subject
             if row.time - chain.since > BOUND:
-                self.book.unsettled.remove(chain)
-            elif chain.incident_id is not None:
-                while (incident := touched.get(chain.incident_id)) is not None and incident.merged_into is not None:
-                    self.book.bind(chain, incident.merged_into)
-            elif chain.spells and (subject := chain.spells[0].subject):
-                names = (name for name, each in touched.items() if each.merged_into is None)
-                name = next((name for name in names if explains(touched[name], int(subject))), None)
-                if name is not None:
-                    self.book.bind(chain, name)
+                self.book.unnamed.remove(chain)
+                continue
+            names = (name for name, each in touched.items() if explains(each, int(subject)))
+            if (name := next(names, None)) is not None:
+                self.book.bind(chain, name)
 
 
 def _moves_on(row: ChangeRow, spell: LiveSpell) -> bool:
@@ -161,7 +177,8 @@ class ConditionFold:
         self, row: ChangeRow, context: ClusterContext, incidents: Iterable[Incident], touched: Mapping[str, Incident]
     ) -> None:
         """Follow a row, as :meth:`ClusterConditions.follow` does."""
-        self._of(row.cluster_id, context, incidents).follow(row, incidents, touched)
+        conditions = self._clusters.get(row.cluster_id) or self._of(row.cluster_id, context, incidents)
+        conditions.follow(row, incidents, touched)
 
     def reconcile(self, cluster_id: str, context: ClusterContext, incidents: Iterable[Incident]) -> None:
         """Make the spells of a cluster agree with what is."""

@@ -20,7 +20,7 @@ CONDITIONS_OF: Final = {
 }
 """By state: when it is harmful, and when all of its partitions are of planned work."""
 HARMFUL: Final = frozenset(condition for both in CONDITIONS_OF.values() for condition in both)
-_HARMED: Final = sum(1 << state for state in CONDITIONS_OF)
+HARMED: Final = sum(1 << state for state in CONDITIONS_OF)
 
 
 class HarmedPartitions:
@@ -45,7 +45,7 @@ class HarmedPartitions:
         }
 
     def follow(self, row: ChangeRow, incidents: Iterable[Incident], touched: Mapping[str, Incident]) -> None:
-        """Follow a row.
+        """Follow a row that may have changed a count.
 
         Args:
             row: the row.
@@ -59,11 +59,12 @@ class HarmedPartitions:
             self.count(row, touched)
 
     def _explain(self, row: ChangeRow, incidents: Iterable[Incident]) -> None:
-        key = (row.topic_id, row.partition)
-        if any(key in each.held and each.held[key].states[self._state] for each in incidents):
-            self._explained.add(key)
-        else:
-            self._explained.discard(key)
+        key, state = (row.topic_id, row.partition), self._state
+        for each in incidents:
+            if key in each.held and each.held[key].states[state]:
+                self._explained.add(key)
+                return
+        self._explained.discard(key)
 
     def count(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
         """Begin and end spells by the numbers of partitions now."""
@@ -133,8 +134,9 @@ class HarmedPartitions:
         )
         chain = next(young, None)
         begun = self._book.begin(condition, "", row, holder, follows=chain)
+        is_own = chain is not None and any(each.explained_by == chain.incident_id for each in chain.spells)
         opened = {each.incident_id: each.opened_at for each in self._incidents}
-        if chain is not None and opened.get(holder or "", 0) > opened.get(chain.incident_id or "", 0):
+        if chain is not None and is_own and opened.get(holder or "", 0) > opened.get(chain.incident_id or "", 0):
             self._book.bind(chain, holder or "")
         return begun
 

@@ -204,15 +204,16 @@ class Incident:
         """The brokers that a partition lacks now because of it."""
         return frozenset().union(*(held.missing for held in self.alike))
 
-    def planned_now(self, place: int) -> int:
-        """Count the partitions in a state that cannot spare a replica, and lack only brokers that work is done on.
+    @property
+    def stopped(self) -> set[int]:
+        """The brokers that work is done on: stopped cleanly, or announced, and not overdue."""
+        return self.planned - self.lost - self.overdue
 
-        These were stopped cleanly, or work on them is announced, and they are not overdue.
-        """
+    def planned_now(self, place: int) -> int:
+        """Count the partitions in a state that cannot spare a replica, and lack only brokers that work is done on."""
         if not self.planned or not self.tallies[place].now:
             return 0
-        stopped = self.planned - self.lost - self.overdue
-        are_alike = self.alike.items()
+        stopped, are_alike = self.stopped, self.alike.items()
         return sum(
             count for held, count in are_alike if held.needs_all and held.states[place] and held.missing <= stopped
         )

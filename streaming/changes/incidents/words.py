@@ -113,7 +113,7 @@ def _topics(incident: Incident, topic_ids: set[str]) -> str:
 
 def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
     if _is_over(incident, kind):
-        is_loss = kind is IncidentClass.UNCLEAN_ELECTION
+        is_loss = incident.counts["unclean_elections"]
         why = "find out which records are missing, and why" if is_loss else "find out why, before it comes again"
         return "nothing to do" if kind in _HARMLESS else why
     if kind in _AWAY and suspects:
