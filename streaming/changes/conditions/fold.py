@@ -71,7 +71,7 @@ class ClusterConditions:
                 self._stopped.clear()
                 break
             if (each.planned or name in self._stopped) and (stopped := each.stopped) != self._stopped.get(name):
-                stand = {it.incident_id for it in incidents}
+                stand = {other.incident_id for other in incidents}
                 self._stopped = {key: of for key, of in self._stopped.items() if key in stand} | {name: stopped}
                 is_regrouped = True
         if touched and self.book.unnamed:
