@@ -295,7 +295,7 @@ def _always(settings: BoardSettings) -> list[dict[str, Any]]:
     unclean = f"{changes.UNCLEAN_ELECTIONS.increase(WINDOW, IN_CLUSTER)} > 0"
     blind = f"{clusters.DATA_AGE.now(IN_CLUSTER)} > {STALE_SECONDS}"
     return [
-        annotation("Pages", waking, RED, "{{condition}} {{subject}} {{short_id}}"),
+        annotation("Critical conditions", waking, RED, "{{condition}} {{subject}} {{short_id}}"),
         annotation("Unclean elections", unclean, ORANGE, "Acknowledged records may be lost"),
         annotation("Not monitored", blind, PURPLE, "No fresh data: nothing is known of this time"),
     ]

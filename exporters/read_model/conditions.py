@@ -220,7 +220,7 @@ JOB_LATE_SECONDS: Final = 30.0
 LEADER_SAMPLED_SECONDS: Final = 60.0
 """Brokers are asked for the quorum every 10 s: a leader that was named so long ago may be gone."""
 FORGOTTEN_AFTER_SECONDS: Final = 86_400.0
-"""A metadata log that has not been read for so long was given up on purpose."""
+"""A metadata log that has not been read, or samples that were not renewed, for so long were given up on purpose."""
 SAMPLES_SILENT_SECONDS: Final = 900.0
 """Samples that have not been renewed for so long, and for longer than their interval allows, have stopped."""
 
@@ -261,7 +261,9 @@ def _of_data(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[OwnC
         stopped = [
             at
             for table, at in cluster.newest_samples().items()
-            if inputs.now - at > max(SAMPLES_SILENT_SECONDS, inputs.oldest.get(table, 0.0)) * SECOND
+            if max(SAMPLES_SILENT_SECONDS, inputs.oldest.get(table, 0.0))
+            < (inputs.now - at) / SECOND
+            <= FORGOTTEN_AFTER_SECONDS
         ]
         if stopped:
             yield Condition.SAMPLES_STALE, "", min(stopped)

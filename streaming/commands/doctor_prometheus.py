@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streaming.alert_settings import AlertsSettings
 
 Said = tuple[Status, str]
+_AGAIN: Final = "render the rules of this configuration (isrwatch dashboards render), and load them"
 _LATE_EVALUATIONS: Final = 5
 _MOST_NAMES: Final = 5
 _MOST_BYTES: Final = 64 << 20
@@ -104,7 +105,10 @@ def _rules(answer: Any, expected: tuple[str, ...], now: float) -> Iterator[Said]
         return
     if missing:
         lacking = f"{len(missing)} of the {len(expected)} alerting rules of isrwatch are not loaded: {_names(missing)}"
-        yield Status.WARNING, f"{lacking}; unless you left them out, load the rules of this version"
+        yield Status.WARNING, f"{lacking}; {_AGAIN}"
+    left_out = dict.fromkeys(rule["name"] for _, rule in loaded if rule["name"] in ALERTS.keys() - {*expected})
+    if left_out:
+        yield Status.WARNING, f"{_names(left_out)} are loaded, and the configuration leaves them out; {_AGAIN}"
     yield from _twice(ours)
     yield from _failing(ours, now)
     failing = {rule["name"] for _, rule in ours if rule.get("health") != "ok"}

@@ -65,6 +65,18 @@ def test_what_fails_in_prometheus_is_said(server: Prometheus) -> None:
 
 
 @pytest.mark.prometheus
+def test_rules_of_another_configuration_are_named(server: Prometheus) -> None:
+    alerts = AlertsSettings(packs=("slo",), rules={"IsrwatchWatchdog": AlertChange(off=True)})
+
+    def warnings() -> list[str]:
+        return [sentence for status, sentence in checks_of(server.url, alerts) if status is Status.WARNING]
+
+    missing, left_out, *_ = wait_until(lambda: found if len(found := warnings()) > 1 else None, seconds=30.0)
+    assert missing.startswith("2 of the 17 alerting rules of isrwatch are not loaded: IsrwatchAvailabilityBurnsFast, ")
+    assert left_out.startswith("IsrwatchWatchdog are loaded, and the configuration leaves them out; render the rules")
+
+
+@pytest.mark.prometheus
 def test_an_empty_prometheus_lacks_rules_and_exporter(tmp_path: Path) -> None:
     with running_prometheus(tmp_path, {}, [], None, "1s") as server:
         problems = [sentence for status, sentence in said(server) if status is Status.PROBLEM]

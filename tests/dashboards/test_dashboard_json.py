@@ -424,11 +424,13 @@ def test_an_incident_leads_to_its_section_of_the_runbook_that_the_exporter_serve
     assert link["url"] == "https://isrwatch.example/runbook/${__value.raw}"
 
 
-def test_pages_are_marked_on_boards_whatever_their_severity_is_called() -> None:
+def test_what_is_critical_is_marked_on_boards_whatever_their_severity_is_called() -> None:
     files = rendered(Settings(alerts=AlertsSettings(severity_names={"critical": "page"})))
     for name, content in files.items():
         if name.endswith(".json") and FLEET not in name:
-            (pages,) = [one for one in json.loads(content)["annotations"]["list"] if one["name"] == "Pages"]
+            (pages,) = [
+                one for one in json.loads(content)["annotations"]["list"] if one["name"] == "Critical conditions"
+            ]
             assert 'severity="page"' in pages["expr"], name
             assert "ALERTS" not in content, "which Mimir and Grafana's own alerting do not have"
 

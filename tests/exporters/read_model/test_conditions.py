@@ -271,6 +271,8 @@ def test_samples_are_old_only_while_partitions_are_observed_and_longer_than_thei
     old = ClusterSamples(transactions=(transaction(NOW - 901 * SECOND),))
     assert labels(cluster(samples=old)) == {("main", "samples_stale", "")}
     assert labels(cluster(samples=old), oldest={"transactions": 1800.0}) == set()
+    given_up = ClusterSamples(transactions=(transaction(NOW - 86_401 * SECOND),))
+    assert labels(cluster(samples=given_up)) == set(), "agents that are asked no more are no fault for ever"
     assert labels(cluster(samples=old, until=NOW - 61 * SECOND)) == {("main", "data_stale", "")}
 
 
