@@ -382,12 +382,12 @@ _COUNTS: Final = re.compile(r": (?:up to )?\d+ partition.*")
 def notification(row: Mapping[str, Any]) -> str:
     """Return what a notification says of an incident: who, what it means, and what to do first; 200 characters."""
     first = f". First: {row['next_step']}" if row["next_step"] else ""
-    happened = _COUNTS.sub("", (row["summary"] or "").partition(";")[0])
-    happened = ": ".join(filter(None, (shown_id(row), happened, row["consequence"])))
+    said = _COUNTS.sub("", (row["summary"] or "").partition(";")[0])
+    said = ": ".join(filter(None, (shown_id(row), said, row["consequence"])))
     room = max(0, _LONGEST - len(first))
-    if len(happened) > room:
-        happened = f"{happened[: max(0, room - 1)]}…"
-    return (happened + first)[:_LONGEST]
+    if len(said) > room:
+        said = f"{said[: max(0, room - 1)]}…"
+    return (said + first)[:_LONGEST]
 
 
 def _current(cluster: ClusterSnapshot) -> Iterator[Sample]:
