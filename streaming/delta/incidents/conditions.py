@@ -10,7 +10,8 @@ So a write costs what lasts, not what was.
 # tables have two commits. The first is that of ``conditions``; the commit of ``incidents`` names it (``COMMITTED``). A
 # start after a kill between the two finds a table of conditions that is newer than its name there, and goes back to the
 # commit of that name, whose files are still there. A table that is older, or whose old files are gone, was brought back
-# alone: the spells are then made to agree with what partitions, brokers and incidents are (``IncidentsTable``).
+# alone: the spells are then made to agree with what partitions, brokers and incidents are, and begin when these say
+# (``IncidentsTable``).
 #
 # Invariant: whatever was killed, the table has the rows that an undisturbed fold gives it.
 # tests/delta/test_conditions.py.
