@@ -94,8 +94,8 @@ class Engine:
 
     def scraped(self) -> bool:
         """Return whether the series that it reads say that the page could be read."""
-        (up,) = http_json(f"{self.source}/api/v1/query?query=up&nocache=1")["data"]["result"]
-        return bool(up["value"][1] == "1")
+        up = http_json(f"{self.source}/api/v1/query?query=up&nocache=1")["data"]["result"]
+        return [each["value"][1] for each in up] == ["1"]
 
 
 def without_group(labels: Mapping[str, str]) -> dict[str, str]:
@@ -174,12 +174,8 @@ def page() -> Iterator[Exposition]:
 def engines(make: Makes, page: Exposition) -> Iterator[dict[str, Engine]]:
     with running_engines(make, page, rules(SHORT), patient) as running:
         for engine in running.values():
-            wait_until(partial(watched, engine), what="every rule has been evaluated")
+            wait_until(engine.scraped)
         yield running
-
-
-def watched(engine: Engine) -> bool:
-    return any(alert["labels"]["alertname"] == "IsrwatchWatchdog" for alert in engine.manager.alerts())
 
 
 def patient(url: str) -> dict[str, Any]:
