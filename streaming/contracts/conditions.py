@@ -11,6 +11,9 @@ are read (``contracts.standing``): no commit is made because time passes, and a 
 #   subject: "" for the cluster as a whole, otherwise a broker id; never a partition. Partitions that are offline or
 #   refuse writes have a spell for each incident that explains them, so that new trouble is raised next to old trouble.
 #   What ends at the moment at which it began is taken back: rows of one moment come one by one.
+# - What a report after time without observation shows to be over ended when that time began: nothing was seen of it
+#   since, so it does not become severe by it. What the report shows to be still so has lasted: an alert of it is true,
+#   and to wait for its time once more would keep trouble silent that is older than any rule asks for.
 # - Spells of one key that follow each other within KEPT are one *chain*. A later spell inherits ``since``,
 #   ``incident_id`` and ``short_id`` of the first one: the labels of an alert do not change while a partition comes
 #   and goes. Spells that were too short to be raised lead none that another incident explains: their name says

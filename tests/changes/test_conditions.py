@@ -24,7 +24,7 @@ from streaming.contracts.conditions import KEPT, RECENT, RULES, Condition, Spell
 from streaming.contracts.events import Subject
 from streaming.contracts.health import replication_factor
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.observations import SnapshotReason, SourceKind
 from streaming.contracts.state import PartitionState
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import rows_of
@@ -106,6 +106,14 @@ class Naive:
             if broker not in it.adding_replicas and (it.leader == NO_LEADER or broker not in it.isr)
         )
 
+    def leaderless(self) -> Counter[int]:
+        return Counter(
+            broker
+            for it in self.here
+            for broker in it.isr
+            if it.leader == NO_LEADER and broker in it.replicas and broker not in it.adding_replicas
+        )
+
     def harmed(self, incidents: Iterable[Incident]) -> Iterator[tuple[str, str, str | None]]:
         places = (OFFLINE, Condition.OFFLINE, Condition.OFFLINE_PLANNED), (
             UNDER_MIN_ISR, Condition.UNDER_MIN_ISR, Condition.UNDER_MIN_ISR_PLANNED,
@@ -129,10 +137,12 @@ class Naive:
                 yield harmful, "", None
 
     def of_brokers(self, context: ClusterContext) -> dict[int, Condition]:
-        lacking = self.lacking()
+        lacking, leaderless = self.lacking(), self.leaderless()
         found = {}
         for broker in lacking:
             was, is_down = self.brokers.get(broker), context.is_down(broker)
+            if not is_down and was is not Condition.BROKER_DOWN and lacking[broker] == leaderless[broker]:
+                continue
             has_lease = any(lease.is_open for lease in context.leases.get(broker, ()))
             if was is Condition.BROKER_DOWN or (is_down and not has_lease):
                 found[broker] = Condition.BROKER_DOWN
@@ -285,3 +295,38 @@ def test_a_partition_that_was_offline_before_anything_was_seen_is_explained_by_n
     (offline,) = (it for it in watch.table.values() if it.condition is Condition.OFFLINE)
     assert (offline.incident_id, offline.partitions) == (None, 1)
     assert offline.ended_at == offline.began_at + SECOND
+
+
+@pytest.mark.parametrize("reason", [SnapshotReason.START, SnapshotReason.HISTORY_LOST])
+def test_what_is_over_after_a_gap_has_not_lasted_in_it(story: Story, reason: SnapshotReason) -> None:
+    story.snapshot([{}, {}])
+    story.later(10)
+    story.partition(0, leader=-1, isr=(1,), partition_epoch=1)
+    story.later(20)
+    story.heartbeat()
+    story.later(900)
+    story.snapshot(
+        [{"leader_epoch": 2, "partition_epoch": 2}, {"leader": -1, "isr": (1,), "partition_epoch": 1}], reason=reason
+    )
+    watch = Watch()
+    watch.follow(rows_from(story.seen))
+    spells = [it for it in watch.table.values() if it.condition == Condition.OFFLINE]
+    assert [(it.began_at - START, it.ended_at and it.ended_at - START) for it in spells] == [
+        (10 * SECOND, 30 * SECOND), (930 * SECOND, None),
+    ]  # fmt: skip
+
+
+def test_a_broker_that_runs_lacks_nothing_where_it_is_in_the_last_isr_of_a_partition_without_leader(
+    story: Story,
+) -> None:
+    story.snapshot([{}, {}])
+    story.later(60)
+    story.partition(0, leader=-1, isr=(1, 2), partition_epoch=1)
+    story.later(60)
+    story.partition(0, leader=-1, isr=(1,), partition_epoch=2)
+    story.later(60)
+    story.partition(0, leader=1, isr=(1, 2, 3), leader_epoch=1, partition_epoch=3)
+    watch = Watch()
+    watch.follow(rows_from(story.seen))
+    began = {it.subject: it.began_at for it in watch.table.values() if it.condition is Condition.UNDER_REPLICATED}
+    assert began == {"3": START + 60 * SECOND, "2": START + 120 * SECOND}

@@ -46,8 +46,10 @@ EVERY_RULE: Final = rule_file(
 )
 ENGINES: Final = ("Prometheus", "vmalert over Prometheus", "vmalert over VictoriaMetrics")
 GROUP_LABEL: Final = "alertgroup"
-DELAY: Final = "10s"
+DELAY: Final = "5s"
 """VictoriaMetrics finds a sample seconds after it took it, so vmalert asks for what was then; by default 30 seconds."""
+WAIT: Final = "8s"
+"""Longer than the delay: Alertmanager sends an alert at once that began longer ago than it waits for others."""
 SHORT: Final = {"interval: 15s": "interval: 1s", "for: 10m": "for: 15s", "keep_firing_for: 10m": "keep_firing_for: 3s",
                 "keep_firing_for: 5m": "keep_firing_for: 25s"}  # fmt: skip
 
@@ -170,7 +172,7 @@ def page() -> Iterator[Exposition]:
 
 @pytest.fixture(scope="module")
 def engines(make: Makes, page: Exposition) -> Iterator[dict[str, Engine]]:
-    with running_engines(make, page, rules(SHORT), seldom) as running:
+    with running_engines(make, page, rules(SHORT), patient) as running:
         for engine in running.values():
             wait_until(partial(watched, engine), what="every rule has been evaluated")
         yield running
@@ -180,11 +182,11 @@ def watched(engine: Engine) -> bool:
     return any(alert["labels"]["alertname"] == "IsrwatchWatchdog" for alert in engine.manager.alerts())
 
 
-def seldom(url: str) -> dict[str, Any]:
-    """Give the shipped routes, which do not tell of what ends while rules are evaluated one by one."""
+def patient(url: str) -> dict[str, Any]:
+    """Give the shipped routes, which wait for what begins or ends while vmalert is behind."""
     shipped = routes(url)
     for route in (shipped["route"], *shipped["route"]["routes"]):
-        route["group_interval"] = "3s"
+        route |= {"group_wait": WAIT, "group_interval": WAIT}
     return shipped
 
 

@@ -74,7 +74,8 @@ def followed(directory: Path) -> dict[int, dict[str, ClusterContext]]:
 def non_trivial(contexts: dict[str, ClusterContext]) -> dict[str, ClusterContext]:
     """Without what says nothing."""
     counted = {
-        key: replace(context, in_sync=+context.in_sync, lacking=+context.lacking) for key, context in contexts.items()
+        key: replace(context, in_sync=+context.in_sync, lacking=+context.lacking, leaderless=+context.leaderless)
+        for key, context in contexts.items()
     }
     return {key: context for key, context in counted.items() if context != ClusterContext()}
 

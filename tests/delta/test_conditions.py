@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from streaming.changes.conditions.brokers import broker_condition
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents import conditions
+from streaming.delta.incidents.contexts import read_contexts
 from streaming.delta.incidents.table import IncidentsTable
-from streaming.delta.log.maintenance import RetentionPolicy
+from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.writer import Writer
+from tests.plugins.played import expire_log
 
 pytest_plugins = ["tests.plugins.played"]
 SCENARIO = "broker_loss"
@@ -153,3 +157,55 @@ def test_a_table_that_was_lost_or_is_older_is_made_to_agree(truth: Path, tmp_pat
     assert {(row["condition"], row["subject"]): row["partitions"] for row in rows(truth)}.items() <= peaks.items()
     again.apply(all_added)
     assert not lasting(truth)
+
+
+@pytest.mark.parametrize("gone", ["files", "versions"])
+def test_a_kill_after_which_the_older_version_cannot_be_read_is_made_to_agree(
+    truth: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    """The commit of incidents is killed behind that of conditions, whose older files, or log, are swept then."""
+    exchange, all_added = Writer.exchange, added(truth)
+    table, place = IncidentsTable(truth, IncidentGaps()), 0
+    while len(lasting(truth)) < 2:
+        table.apply([all_added[place]])
+        place += 1
+
+    def dying(self: Writer, *given: Any, **more: Any) -> Any:
+        if self.path.name == "incidents":
+            raise Killed
+        return exchange(self, *given, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "exchange", dying)
+        before = DeltaTable(str(truth / "conditions")).version()
+        while DeltaTable(str(truth / "conditions")).version() == before:
+            with suppress(Killed):
+                table.apply([all_added[place]])
+            place += 1
+    if gone == "versions":
+        expire_log(truth / "conditions")
+    else:
+        DeltaTable(str(truth / "conditions")).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    committed = DeltaTable(str(truth / "incidents")).transaction_version(conditions.COMMITTED)
+    assert not conditions.ConditionsTable(truth, KEEP_ALL).go_back(committed or 0)
+    again = IncidentsTable(truth, IncidentGaps())
+    contexts = read_contexts(truth, again.version)["id-of-broker_loss"]
+    assert {broker for condition, broker in lasting(truth) if broker} == {
+        str(broker) for broker in contexts.lacking if broker_condition(broker, None, contexts)
+    }
+    again.apply(all_added)
+    assert not lasting(truth)
+
+
+def test_a_new_table_over_existing_ones_has_the_begins_that_partitions_have(
+    played_tables: Callable[..., Path], tmp_path: Path
+) -> None:
+    truth = copied(played_tables(SCENARIO, seconds=20), tmp_path / "tables")
+    IncidentsTable(truth, IncidentGaps()).apply(added(truth))
+    of = ("condition", "subject", "incident_id", "since", "began_at")
+    before = {tuple(row[name] for name in of) for row in rows(truth) if row["ended_at"] is None}
+    assert {"broker_down", "under_min_isr", "offline_partitions", "at_min_isr"} <= {each[0] for each in before}
+    shutil.rmtree(truth / "conditions")
+    IncidentsTable(truth, IncidentGaps())
+    after = {tuple(row[name] for name in of) for row in rows(truth) if row["ended_at"] is None}
+    assert {each[:2] + each[3:] for each in after} == {each[:2] + each[3:] for each in before}

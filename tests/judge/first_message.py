@@ -32,7 +32,7 @@ WORDS: Final = {
         r"\blost\b|\bdown\b|\bdied\b|crash|\bgone\b|\bfenced\b|did not come back",
         r"\bstart (broker|it|them)|bring .* back|why .* did not come back|wait until .* caught up",
     ),
-    "rack_loss": (r"\brack\b", r"power|network|start (its|the) brokers"),
+    "rack_loss": (r"\brack\b", r"power|network|start (its|the) brokers|wait until .* caught up"),
     "unclean_election": (r"unclean|may be lost|may lack", r"copy the logs|which records are missing|producers.*again"),
     "unsafe_shutdown": (r"stopped|shut ?down", r"\bstart (broker|it|them)|wait until .* caught up"),
     "unsafe_reassignment": (r"reassign|moved", r"cancel|wait until .* caught up"),

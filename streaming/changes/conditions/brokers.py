@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from streaming.changes.conditions.harm import begun
 from streaming.contracts.conditions import OF_BROKERS, Condition
 from streaming.contracts.events import Subject
+from streaming.contracts.identifiers import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streaming.changes.conditions.chains import LiveSpell, SpellBook
+    from streaming.changes.conditions.harm import Harmed
     from streaming.changes.incidents.context import ChangeRow, ClusterContext
     from streaming.changes.incidents.incident import Incident
 
@@ -18,22 +22,29 @@ if TYPE_CHECKING:
 def broker_condition(broker: int, was: Condition | None, context: ClusterContext) -> Condition | None:
     """Return the condition of a broker.
 
-    One that was down is, until it serves all of its replicas again. One that was missing from ISRs before work on it
-    was announced is not missing by plan.
+    One that was down is, until it serves all of its replicas again. One that runs lacks nothing where it is in the
+    last ISR of a partition without a leader. One that was missing from ISRs before work on it was announced is not
+    missing by plan.
 
     Args:
         broker: its id.
         was: its condition before.
         context: of its cluster, as it is now.
     """
-    if context.lacking[broker] <= 0:
-        return None
     is_down = context.is_down(broker)
+    if lacking_of(broker, was, context) <= 0:
+        return None
     if was is Condition.BROKER_DOWN:
         return was
     if context.has_open_lease(broker) and (is_down or was is not Condition.UNDER_REPLICATED):
         return Condition.PLANNED_WORK
     return Condition.BROKER_DOWN if is_down else Condition.UNDER_REPLICATED
+
+
+def lacking_of(broker: int, was: Condition | None, context: ClusterContext) -> int:
+    """Return how many partitions a broker lacks that is in a condition."""
+    is_down = was is Condition.BROKER_DOWN or context.is_down(broker)
+    return context.lacking[broker] - (0 if is_down else context.leaderless[broker])
 
 
 def explains(incident: Incident, broker: int) -> bool:
@@ -58,27 +69,34 @@ class BrokerConditions:
             row: the row.
             touched: the incidents that it has changed, by id, and that stand.
         """
-        if row.lacking != row.lacking_before:
+        if NO_LEADER in (row.leader_before, row.leader) and (row.lacking or row.lacking_before):
+            self.look((*row.lacking_before, *row.lacking), row, touched)
+        elif row.lacking != row.lacking_before:
             self._count((*row.lacking_before, *row.lacking), row, touched)
         elif row.subject == Subject.BROKER:
             self.look((row.broker,), row, touched)
         elif row.all_lacking:
-            self.look((broker for broker, _ in row.all_lacking), row, touched)
+            self.look((each.broker for each in row.all_lacking), row, touched)
 
     def _count(self, brokers: Iterable[int], row: ChangeRow, touched: Mapping[str, Incident]) -> None:
-        """Follow a row of a partition: only a broker whose count reaches or leaves zero has another condition."""
-        spells, counts = self._spells, self._context.lacking
+        """Follow a row of a partition: only a broker that lacks none, or did, can have another condition."""
+        spells, counts, leaderless = self._spells, self._context.lacking, self._context.leaderless
         for broker in brokers:
             spell, count = spells.get(broker), counts[broker]
-            if (spell is None) == (count > 0):
+            if spell is None or count <= 0 or leaderless.get(broker):
                 self.look((broker,), row, touched)
-            elif spell is not None and count > spell.partitions:
+            elif count > spell.partitions:
                 spell.partitions = count
                 self._book.note(spell)
 
-    def look_at_all(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
-        """Look at every broker."""
-        self.look({*self._context.lacking, *self._context.down, *self._spells}, row, touched)
+    def look_at_all(self, row: ChangeRow, touched: Mapping[str, Incident], harmed: Iterable[Harmed]) -> None:
+        """Look at every broker; what begins did so with the oldest partition that lacks this broker only."""
+        since: defaultdict[int, list[int | None]] = defaultdict(list)
+        for each in harmed:
+            if len(each.lacking) == 1:
+                since[each.lacking[0]].append(each.lacking_since)
+        for broker in sorted({*self._context.lacking, *self._context.down, *self._spells}):
+            self.look((broker,), row if broker in self._spells else begun(row, since[broker]), touched)
 
     def look(self, brokers: Iterable[int], row: ChangeRow, touched: Mapping[str, Incident]) -> None:
         """Begin and end spells of brokers by what is so now."""
@@ -88,7 +106,7 @@ class BrokerConditions:
             now = broker_condition(broker, was, self._context)
             if now is not was:
                 spell = self._change(broker, now, row, touched)
-            if spell is not None and (lacking := self._context.lacking[broker]) > spell.partitions:
+            if spell is not None and (lacking := lacking_of(broker, now, self._context)) > spell.partitions:
                 spell.partitions = lacking
                 self._book.note(spell)
 
@@ -104,6 +122,6 @@ class BrokerConditions:
         incident_id = next((name for name, each in touched.items() if explains(each, broker)), None)
         is_worse = now is Condition.BROKER_DOWN and before is not None
         is_worse = is_worse and before is not None and before.condition is Condition.UNDER_REPLICATED
-        begun = self._book.begin(now, str(broker), row, incident_id, follows=before if is_worse else None)
-        self._spells[broker] = begun
-        return begun
+        spell = self._book.begin(now, str(broker), row, incident_id, follows=before if is_worse else None)
+        self._spells[broker] = spell
+        return spell

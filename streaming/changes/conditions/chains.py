@@ -87,6 +87,7 @@ class SpellBook:
 
     Attributes:
         changed: those that rows have changed since it was last asked; by id. None: it was withdrawn.
+        blind_since: while a full report closes a gap in which the cluster was not observed: the begin of the gap.
         unsettled: chains whose incident may not be fixed yet, and some older ones.
         unnamed: those of them that are about a broker, and that no incident explains yet.
     """
@@ -94,6 +95,7 @@ class SpellBook:
     def __init__(self, spells: Iterable[Spell] = ()) -> None:
         self._of_key: dict[tuple[Condition, str], list[LiveSpell]] = {}
         self.changed: dict[str, LiveSpell | None] = {}
+        self.blind_since = 0
         chains: dict[tuple[object, ...], Chain] = {}
         for each in sorted(spells, key=lambda spell: (spell.began_at, spell.condition_id)):
             condition = Condition(each.condition)
@@ -216,8 +218,8 @@ class SpellBook:
             spells[:] = [each for each in spells if each.ended_at is None or each.ended_at >= before]
 
     def end(self, spell: LiveSpell, row: ChangeRow) -> None:
-        """End a spell with a row; what lasted no time is withdrawn."""
-        at = max(spell.began_at, row.time)
+        """End a spell with a row; what lasted no time that was observed is withdrawn."""
+        at = max(spell.began_at, min(row.time - row.gap, self.blind_since or row.time))
         if at == spell.began_at:
             self.withdraw(spell)
             return

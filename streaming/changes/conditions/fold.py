@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.changes.conditions.brokers import BrokerConditions, explains
 from streaming.changes.conditions.chains import SpellBook
-from streaming.changes.conditions.harm import CONDITIONS_OF, HARMED, HarmedPartitions
+from streaming.changes.conditions.harm import CONDITIONS_OF, HARMED, HarmedPartitions, begun
 from streaming.changes.incidents.context import STATES_OF, DegradedState
 from streaming.contracts.conditions import BOUND, Condition
 from streaming.contracts.events import EventKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streaming.changes.conditions.chains import LiveSpell
+    from streaming.changes.conditions.harm import Harmed
     from streaming.changes.incidents.context import ChangeRow, ClusterContext
     from streaming.changes.incidents.incident import Incident
     from streaming.contracts.conditions import Spell
@@ -63,7 +64,7 @@ class ClusterConditions:
             incidents: all of the cluster.
             touched: those that the row has changed, or merged with others, by id.
         """
-        is_regrouped = bool(row.in_states)
+        self.book.blind_since, is_regrouped = self._context.blind_since, bool(row.in_states)
         for name, each in touched.items():
             if each.merged_into is not None:
                 self._follow_merges(row, touched)
@@ -95,16 +96,18 @@ class ClusterConditions:
                 harmed.merge(name, into)
         return {name: each for name, each in touched.items() if each.merged_into is None}
 
-    def reconcile(self, incidents: Iterable[Incident]) -> None:
-        """Begin and end what is and is not true: rows that said so are missing."""
+    def reconcile(self, incidents: Iterable[Incident], harmed: Sequence[Harmed] = ()) -> None:
+        """Begin and end what is and is not true: rows that said so are missing; ``harmed``: since when it is true."""
         standing = {each.incident_id: each for each in incidents}
         row = self._context.standing_row()
-        for harmed in self._harmed:
-            harmed.release(standing)
-            harmed.count(row, standing)
-        for state in _COUNTED:
-            self._count_state(state, row, None)
-        self._brokers.look_at_all(row, standing)
+        for each in self._harmed:
+            each.release(standing)
+            each.count(row, standing, harmed)
+        for state, condition in _COUNTED.items():
+            begins = self._context.in_states[state] > 0 and condition not in self._counted
+            at = begun(row, (each.states.get(state) for each in harmed)) if begins else row
+            self._count_state(state, at, None)
+        self._brokers.look_at_all(row, standing, harmed)
 
     def _count(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
         incident = next(iter(touched), None)
@@ -180,9 +183,11 @@ class ConditionFold:
         conditions = self._clusters.get(row.cluster_id) or self._of(row.cluster_id, context, incidents)
         conditions.follow(row, incidents, touched)
 
-    def reconcile(self, cluster_id: str, context: ClusterContext, incidents: Iterable[Incident]) -> None:
-        """Make the spells of a cluster agree with what is."""
-        self._of(cluster_id, context, incidents).reconcile(incidents)
+    def reconcile(
+        self, cluster_id: str, context: ClusterContext, incidents: Iterable[Incident], harmed: Sequence[Harmed] = ()
+    ) -> None:
+        """Make the spells of a cluster agree with what is, as :meth:`ClusterConditions.reconcile` does."""
+        self._of(cluster_id, context, incidents).reconcile(incidents, harmed)
 
     def _of(self, cluster_id: str, context: ClusterContext, incidents: Iterable[Incident]) -> ClusterConditions:
         """Return the conditions of a cluster; at first with what is remembered of it."""

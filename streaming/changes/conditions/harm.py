@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.changes.incidents.context import DegradedState
+from streaming.changes.incidents.incident import HEALTHY
 from streaming.contracts.conditions import BOUND, TOPICS_NAMED, Condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from streaming.changes.conditions.chains import LiveSpell, SpellBook
     from streaming.changes.incidents.context import ChangeRow, ClusterContext
@@ -21,6 +22,27 @@ CONDITIONS_OF: Final = {
 """By state: when it is harmful, and when all of its partitions are of planned work."""
 HARMFUL: Final = frozenset(condition for both in CONDITIONS_OF.values() for condition in both)
 HARMED: Final = sum(1 << state for state in CONDITIONS_OF)
+
+
+class Harmed(NamedTuple):
+    """A partition that is not healthy, as its state has it.
+
+    Attributes:
+        key: of the partition.
+        lacking: the brokers that do not serve it.
+        states: since when it is in each state.
+        lacking_since: since when it lacks any.
+    """
+
+    key: TopicPartition
+    lacking: tuple[int, ...]
+    states: Mapping[DegradedState, int]
+    lacking_since: int | None
+
+
+def begun(row: ChangeRow, moments: Iterable[int | None]) -> ChangeRow:
+    """Return a row at the oldest of some moments, if one is before it."""
+    return row._replace(time=min((each for each in moments if each is not None and each < row.time), default=row.time))
 
 
 class HarmedPartitions:
@@ -66,8 +88,14 @@ class HarmedPartitions:
                 return
         self._explained.discard(key)
 
-    def count(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
-        """Begin and end spells by the numbers of partitions now."""
+    def count(self, row: ChangeRow, touched: Mapping[str, Incident], harmed: Iterable[Harmed] = ()) -> None:
+        """Begin and end spells by the numbers of partitions now.
+
+        Args:
+            row: the row.
+            touched: as :meth:`follow` has them.
+            harmed: if rows are missing: partitions in the state. What begins did so with them.
+        """
         state, (harmful, planned) = self._state, self._conditions
         counts: dict[tuple[Condition, str | None], int] = {}
         for name, incident in touched.items():
@@ -79,7 +107,27 @@ class HarmedPartitions:
                 self._end(key, touched, row)
         for key, count in counts.items():
             if count > 0:
+                if harmed and key not in self._spells:
+                    self._spells[key] = [self._begun(*key, begun(row, self._moments(key, touched, harmed)))]
                 self._last(key, count, touched, row)
+
+    def _moments(
+        self, key: tuple[Condition, str | None], touched: Mapping[str, Incident], harmed: Iterable[Harmed]
+    ) -> Iterator[int]:
+        """Yield since when those partitions are in the state that a spell is about."""
+        (condition, holder), state = key, self._state
+        for each in harmed:
+            if state not in each.states:
+                continue
+            if holder is None:
+                is_one = each.key not in self._explained
+            else:
+                incident = touched[holder]
+                held = incident.held.get(each.key, HEALTHY)
+                is_planned = held.needs_all and held.missing <= incident.stopped
+                is_one = held.states[state] and is_planned == (condition is self._conditions[1])
+            if is_one:
+                yield each.states[state]
 
     def _is_inherited(
         self, key: tuple[Condition, str | None], counts: Mapping[tuple[Condition, str | None], int], row: ChangeRow
@@ -130,7 +178,7 @@ class HarmedPartitions:
             spell.chain
             for (of, _), spells in self._spells.items()
             for spell in spells
-            if of is condition and row.time - spell.chain.since <= BOUND
+            if of is condition and abs(row.time - spell.chain.since) <= BOUND
         )
         chain = next(young, None)
         begun = self._book.begin(condition, "", row, holder, follows=chain)

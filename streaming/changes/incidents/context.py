@@ -76,6 +76,14 @@ STATES_OF: Final = tuple(
 """The states by the sum of them."""
 
 
+class Lacking(NamedTuple):
+    """Partitions that a broker does not serve: how many, and how many of them have no leader and it in their ISR."""
+
+    broker: int
+    partitions: int
+    leaderless: int
+
+
 class ChangeRow(NamedTuple):
     """The part of a row of ``partition_changes`` that incidents need. Times are UTC microseconds.
 
@@ -90,7 +98,7 @@ class ChangeRow(NamedTuple):
     ``states``: the sum of 1 << ``DegradedState`` over the states of a partition, 0 of one that is deleted or diskless;
     ``lacking``: its replicas that do not serve it, without those that are being added; ``needs_all``: it cannot spare
     one. Of partitions together (subject ``BASELINE``): leader, follower in its ISR, and how often; how many are in each
-    state; lacking broker, and how often.
+    state; lacking brokers.
     """
 
     version: int
@@ -141,7 +149,7 @@ class ChangeRow(NamedTuple):
     lacking: tuple[BrokerId, ...] = ()
     needs_all: bool = False
     in_states: tuple[int, ...] = ()
-    all_lacking: tuple[tuple[int, int], ...] = ()
+    all_lacking: tuple[Lacking, ...] = ()
 
     @property
     def gone(self) -> tuple[BrokerId, ...]:
@@ -178,6 +186,8 @@ class ClusterContext:
     """Number of partitions in each ``DegradedState``."""
     lacking: Counter[int] = field(default_factory=Counter)
     """Number of partitions that each broker is a replica of and does not serve."""
+    leaderless: Counter[int] = field(default_factory=Counter)
+    """Number of those that have no leader, and it in their ISR: it lacks nothing, unless it is down."""
 
     now: int = field(default=0, compare=False)
     """Time of the newest change of its partitions, if it was read from tables."""
@@ -227,15 +237,25 @@ class ClusterContext:
                 self.lacking[broker] -= sign
             for broker in row.lacking:
                 self.lacking[broker] += sign
+        if NO_LEADER in (row.leader_before, row.leader):
+            self._count_leaderless(row, sign)
         if row.in_states:
             self.add_degraded(row.in_states, row.all_lacking, sign)
 
-    def add_degraded(self, in_states: Iterable[int], lacking: Iterable[tuple[int, int]], sign: int = 1) -> None:
-        """Count partitions of which there is no single row: how many are in each state; lacking broker, how many."""
+    def _count_leaderless(self, row: ChangeRow, sign: int) -> None:
+        for broker in set(row.lacking_before).intersection(row.isr_before):
+            self.leaderless[broker] -= sign
+        for broker in set(row.lacking).intersection(row.isr):
+            self.leaderless[broker] += sign
+
+    def add_degraded(self, in_states: Iterable[int], lacking: Iterable[Lacking], sign: int = 1) -> None:
+        """Count partitions of which there is no single row: how many are in each state, and lack which brokers."""
         for state, count in zip(DegradedState, in_states, strict=True):
             self.in_states[state] += sign * count
-        for broker, count in lacking:
-            self.lacking[broker] += sign * count
+        for broker, partitions, leaderless in lacking:
+            self.lacking[broker] += sign * partitions
+            if leaderless:
+                self.leaderless[broker] += sign * leaderless
 
     def broker(self, row: ChangeRow) -> None:
         """Follow a step of a broker."""

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.changes.incidents.context import BASELINE, ClusterContext
+from streaming.changes.conditions.harm import Harmed
+from streaming.changes.incidents.context import BASELINE, STATES_OF, ClusterContext, DegradedState
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_CHANGES, PARTITION_STATE_TABLE
 from streaming.delta.changes.history import unread_upto
 from streaming.delta.changes.reader import ChangeReader
-from streaming.delta.incidents.rows import in_states_of, in_sync_of, lacking_of, rows_of, states_of
+from streaming.delta.incidents.rows import in_states_of, in_sync_of, lacking_in, lacking_of, rows_of, states_of, tuples
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.queries import ALL, open_ours, plain, query, quoted, select, where_in
 from streaming.delta.log.storage import open_table
@@ -29,8 +30,11 @@ from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.state import as_of_version
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
+    from deltalake import DeltaTable
+
+    from streaming.contracts.columns import Table
     from streaming.delta.store.place import Place
 
 _Subject = tuple[str, int | None]
@@ -52,6 +56,14 @@ _COLUMNS_OF: Final = {
         "changed_at",
     ),
 }  # fmt: skip
+
+_BEGIN_OF: Final = {
+    DegradedState.OFFLINE: "offline_since",
+    DegradedState.UNDER_MIN_ISR: "under_min_isr_since",
+    DegradedState.MINIMUM_UNKNOWN: "under_replicated_since",
+    DegradedState.AT_MIN_ISR: "under_replicated_since",
+}
+_BEGINS: Final = tuple(sorted(set(_BEGIN_OF.values())))
 
 
 def read_contexts(directory: Place, version: int, clusters: Collection[str] | None = None) -> dict[str, ClusterContext]:
@@ -87,6 +99,28 @@ def read_contexts(directory: Place, version: int, clusters: Collection[str] | No
     return contexts
 
 
+def read_harmed(directory: Place) -> dict[str, list[Harmed]]:
+    """Read the partitions that are not healthy, of each cluster by id: since when, as their states have it now."""
+    harmed: dict[str, list[Harmed]] = {}
+    if (table := open_table(directory / PARTITION_STATE_TABLE.name)) is None:
+        return harmed
+    where = f"NOT is_deleted AND ({' OR '.join(f'{name} IS NOT NULL' for name in _BEGINS)})"
+    columns = ("topic_id", "partition", *_BEGINS, *_COLUMNS_OF[Subject.PARTITION])
+    rows = _selected(table, PARTITION_STATE_TABLE, columns, where).combine_chunks()
+    state = partial(_column, rows)
+    begins = {name: state(name).cast(pa.int64()).to_pylist() for name in _BEGINS}
+    keys = zip(state("topic_id").to_pylist(), state("partition").to_pylist(), strict=True)
+    every = zip(
+        state("cluster_id").to_pylist(), keys, tuples(lacking_in(state)), states_of(state).to_pylist(), strict=True
+    )
+    for place, (cluster_id, key, lacking, states) in enumerate(every):
+        since = {each: begins[_BEGIN_OF[each]][place] for each in STATES_OF[states] if each in _BEGIN_OF}
+        since = {each: at for each, at in since.items() if at is not None}
+        lacking_since = begins["under_replicated_since"][place]
+        harmed.setdefault(cluster_id, []).append(Harmed(key, lacking, since, lacking_since))
+    return harmed
+
+
 def _go_back(directory: Place, version: int, subject: _Subject, context: ClusterContext) -> None:
     """Set a broker or the cluster to its newest row up to a version."""
     cluster_id, broker = subject
@@ -106,11 +140,7 @@ def _read_state(directory: Place, subject: Subject, contexts: defaultdict[str, C
     table = open_table(directory / definition.name)
     if table is None:
         return BEFORE_FIRST
-    # Columns that its own query has not added yet are null.
-    schema = pa.schema([arrow_schema(definition).field(name) for name in _COLUMNS_OF[subject]])
-    existing = {field.name for field in table.schema().fields}.intersection(schema.names)
-    rows = query(table, f"SELECT {quoted(existing)} FROM rows WHERE {where}")  # noqa: S608 - our own columns
-    rows = pa.concat_tables([schema.empty_table(), rows], promote_options="default")
+    rows = _selected(table, definition, _COLUMNS_OF[subject], where)
     if subject is Subject.PARTITION:
         _count_partitions(rows, contexts)
     else:
@@ -118,6 +148,14 @@ def _read_state(directory: Place, subject: Subject, contexts: defaultdict[str, C
         for row in plain(rows).to_pylist():
             put(row, contexts[row["cluster_id"]])
     return as_of_version(table)
+
+
+def _selected(table: DeltaTable, definition: Table, columns: Iterable[str], where: str) -> pa.Table:
+    """Read columns of a state table; those that its own query has not added yet are null."""
+    schema = pa.schema([arrow_schema(definition).field(name) for name in columns])
+    existing = {field.name for field in table.schema().fields}.intersection(schema.names)
+    rows = query(table, f"SELECT {quoted(existing)} FROM rows WHERE {where}")  # noqa: S608 - our own columns
+    return pa.concat_tables([schema.empty_table(), rows], promote_options="default")
 
 
 def _put_cluster(row: dict[str, Any], context: ClusterContext) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.changes.incidents.context import BASELINE, STATES_OF, ChangeRow, DegradedState
+from streaming.changes.incidents.context import BASELINE, STATES_OF, ChangeRow, DegradedState, Lacking
 from streaming.changes.incidents.document import encode_incident
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.changes.incidents.rules import class_of, is_rolling, suspects_of
@@ -104,13 +104,19 @@ def in_states_of(keys: pa.Array, states: pa.Array) -> dict[Any, tuple[int, ...]]
     return {key: tuple(counts) for key, counts in counted.items()}
 
 
-def lacking_of(keys: pa.Array, state: Callable[[str], pa.Array]) -> dict[Any, tuple[tuple[int, int], ...]]:
-    """Count the partitions that brokers do not serve, by key: broker, and how many."""
-    lists = _lacking(state)
-    brokers = pa.table([keys.take(pc.list_parent_indices(lists)), lists.flatten()], ["key", "broker"])
-    counted: dict[Any, list[tuple[int, int]]] = {}
-    for row in brokers.group_by(["key", "broker"]).aggregate([([], "count_all")]).to_pylist():
-        counted.setdefault(row["key"], []).append((row["broker"], row["count_all"]))
+def lacking_of(keys: pa.Array, state: Callable[[str], pa.Array]) -> dict[Any, tuple[Lacking, ...]]:
+    """Count the partitions that brokers do not serve, by key."""
+    lists = lacking_in(state)
+    columns = {
+        "key": keys.take(pc.list_parent_indices(lists)),
+        "broker": lists.flatten(),
+        "leaderless": pc.is_in(_pairs(lists), _pairs(state("isr"))).cast(pa.int64()),
+    }
+    brokers = pa.table(columns).group_by(["key", "broker"]).aggregate([([], "count_all"), ("leaderless", "sum")])
+    counted: dict[Any, list[Lacking]] = {}
+    for row in brokers.to_pylist():
+        lacking = Lacking(row["broker"], row["count_all"], row["leaderless_sum"])
+        counted.setdefault(row["key"], []).append(lacking)
     return {key: tuple(sorted(counts)) for key, counts in counted.items()}
 
 
@@ -137,7 +143,7 @@ def _is_left_out(state: Callable[[str], pa.Array]) -> pa.Array:
     return pc.fill_null(pc.or_kleene(state("is_deleted"), state("is_diskless")), False)
 
 
-def _lacking(state: Callable[[str], pa.Array]) -> pa.ListArray:
+def lacking_in(state: Callable[[str], pa.Array]) -> pa.ListArray:
     """Return the replicas of each partition that do not serve it: not in its ISR, or of a partition without a leader.
 
     Those that are being added do not count.
@@ -181,8 +187,8 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         **{name: changes[name].to_pylist() for name in ("cluster_id", "cluster", "subject", "cause", "evidence")},
         "since": changes["occurred_not_before"].cast(pa.int64()).to_pylist(),
         "time": changes["occurred_not_after"].cast(pa.int64()).to_pylist(),
-        "event_ids": _tuples(_within(events, "event_id")),
-        "events": _tuples(_within(events, "event")),
+        "event_ids": tuples(_within(events, "event_id")),
+        "events": tuples(_within(events, "event")),
         "proven": _proven(events),
         "unobserved": _filled(pc.coalesce(after("unobserved_micros"), cluster("unobserved_micros")), 0),
         "blind_since": _filled(cluster("sight_until").cast(pa.int64()), 0),
@@ -191,23 +197,23 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "topic_id": _filled(changes["topic_id"], ""),
         "topic": _filled(changes["topic"], ""),
         "partition": _filled(changes["partition"], -1),
-        "left": _tuples(changes["left_isr"]),
-        "joined": _tuples(changes["joined_isr"]),
+        "left": tuples(changes["left_isr"]),
+        "joined": tuples(changes["joined_isr"]),
         "leader_before": _filled(before("leader"), NO_LEADER),
         "leader": _filled(after("leader"), NO_LEADER),
-        "replicas": _tuples(after("replicas")),
-        "isr": _tuples(_isr(after)),
+        "replicas": tuples(after("replicas")),
+        "isr": tuples(_isr(after)),
         "is_moving": _is_moving(after).to_pylist(),
         "states_before": states_of(before).to_pylist(),
         "states": states_of(after).to_pylist(),
-        "lacking_before": _tuples(_lacking(before)),
-        "lacking": _tuples(_lacking(after)),
+        "lacking_before": tuples(lacking_in(before)),
+        "lacking": tuples(lacking_in(after)),
         "needs_all": _filled(needs_all, value=False),
         **{name: _filled(after(name), value=False) for name in _FLAGS},
         "is_minimum_unknown": pc.is_null(after("is_under_min_isr")).to_pylist(),
         "broker": _filled(changes["broker"], -1),
         "is_shutting_down": _filled(broker("is_shutting_down"), value=False),
-        "isr_before": _tuples(_isr(before)),
+        "isr_before": tuples(_isr(before)),
         "rack": _filled(broker("rack"), ""),
         "is_up": _filled(pc.invert(is_down), value=False),
         "controller": _filled(cluster("controller"), NO_LEADER),
@@ -258,7 +264,7 @@ def _proven(events: pa.ListArray) -> list[int | None]:
     return [of_row.get(row) for row in range(len(events))]
 
 
-def _tuples(lists: pa.Array) -> list[tuple[Any, ...]]:
+def tuples(lists: pa.Array) -> list[tuple[Any, ...]]:
     """Convert lists to tuples; null becomes an empty tuple."""
     lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     values = pc.list_flatten(lists).to_pylist()

@@ -22,7 +22,7 @@ from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.changes.history import unread_upto
 from streaming.delta.incidents.closed import IncidentCounts, counted, retained
 from streaming.delta.incidents.conditions import COMMITTED, ConditionsTable
-from streaming.delta.incidents.contexts import read_contexts
+from streaming.delta.incidents.contexts import read_contexts, read_harmed
 from streaming.delta.incidents.rows import SCHEMA, incident_row, rows_of
 from streaming.delta.log.cluster_files import read_files
 from streaming.delta.log.definitions import rows_to_arrow
@@ -272,13 +272,15 @@ class IncidentRows:
         incidents = map(decode_incident, continued.incidents)
         own = (each for each in incidents if clusters is None or each.cluster_id in clusters)
         spells = (each for each in continued.spells if clusters is None or each.cluster_id in clusters)
-        self._gaps, self._conditions = gaps, ConditionFold(spells)
+        self._directory, self._gaps, self._conditions = directory, gaps, ConditionFold(spells)
         self._incidents = IncidentFold(gaps, own, contexts, self._conditions.follow)
 
     def reconciled(self) -> Mapping[str, Spell | None]:
         """Make the spells agree with what is, and return those that have changed."""
+        harmed = read_harmed(self._directory)
         for cluster_id, context in self._incidents.contexts.items():
-            self._conditions.reconcile(cluster_id, context, self._incidents.of_cluster(cluster_id))
+            incidents = self._incidents.of_cluster(cluster_id)
+            self._conditions.reconcile(cluster_id, context, incidents, harmed.get(cluster_id, ()))
         return self._conditions.take_changed()
 
     def fold(self, added: Iterable[tuple[int, pa.Table]]) -> FoldedIncidents:
