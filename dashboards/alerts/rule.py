@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from dashboards.promql import Scope
@@ -23,6 +24,7 @@ Rule = dict[str, Any]
 KEPT: Final = 300.0
 """Seconds for which an alert fires without its series: an exporter is restarted in less."""
 _LONGEST: Final = 200
+_LABEL: Final = re.compile(r"\{\{ \$labels\.\w+ \}\}")
 _OF_INCIDENT: Final = (
     "kafka_replication_incident_info and on (cluster, incident) label_replace("
     'kafka_replication_incident_current_info{cluster=%q, incident=%q}, "incident", "$1", "current", "(.+)")'
@@ -74,7 +76,7 @@ def rule(  # noqa: PLR0913 - the parts of a rule
         expression: what fires.
         sentence: what is wrong, and what to do first; a template of labels alone.
         settings: the configuration.
-        command: with which to begin.
+        command: with which to begin; labels are quoted in it, for a name with a space.
         about: what its section of the runbook is filled in with, and the labels that have it.
         kept: seconds for which it fires without a series.
     """
@@ -88,7 +90,7 @@ def rule(  # noqa: PLR0913 - the parts of a rule
         **({} if _severity_of_series(name) else {"labels": {"severity": _severity(alert, change, settings)}}),
         "annotations": {
             "summary": _of_incident(sentence) if alert.of_job else sentence,
-            "command": command,
+            "command": _LABEL.sub(r"'\g<0>'", command),
             **({"runbook_url": link} if link else {}),
         },
     }

@@ -12,7 +12,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Partitions of {{ $labels.cluster }} have no leader{{ if match \"_planned$\" $labels.condition }} (planned work){{ end }}: neither reads nor writes. First: start a broker that could lead them, and stop no other one{{ end }}",
-            "command": "isrwatch incidents --cluster {{ $labels.cluster }}"
+            "command": "isrwatch incidents --cluster '{{ $labels.cluster }}'"
           }
         },
         {
@@ -21,7 +21,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Partitions of {{ $labels.cluster }} refuse writes with acks=all{{ if match \"_planned$\" $labels.condition }} (planned work){{ end }}: under min ISR. First: stop any rolling restart, and start the broker that is missing from most ISRs{{ end }}",
-            "command": "isrwatch incidents --cluster {{ $labels.cluster }}"
+            "command": "isrwatch incidents --cluster '{{ $labels.cluster }}'"
           }
         },
         {
@@ -30,7 +30,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Records of {{ $labels.cluster }} may be lost: a leader was elected from outside the ISR. First: keep the former leader stopped until its segments are copied{{ end }}",
-            "command": "isrwatch incidents --cluster {{ $labels.cluster }}"
+            "command": "isrwatch incidents --cluster '{{ $labels.cluster }}'"
           }
         },
         {
@@ -40,7 +40,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ $labels.cluster }} has no active controller: no leader is elected. First: start a majority of the voters, and restart no broker",
-            "command": "isrwatch state --quorum --cluster {{ $labels.cluster }}"
+            "command": "isrwatch state --quorum --cluster '{{ $labels.cluster }}'"
           }
         },
         {
@@ -62,7 +62,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Broker {{ $labels.subject }} of {{ $labels.cluster }} {{ if eq $labels.condition \"restart_loop\" }}goes down again and again{{ else }}is down{{ end }}. First: find out why, and stop no other one{{ end }}",
-            "command": "isrwatch state --brokers --cluster {{ $labels.cluster }}"
+            "command": "isrwatch state --brokers --cluster '{{ $labels.cluster }}'"
           }
         },
         {
@@ -71,7 +71,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Broker {{ $labels.subject }} of {{ $labels.cluster }} runs, and is missing from ISRs. First: see whether its lag shrinks, then its disk and network{{ end }}",
-            "command": "isrwatch state --brokers --cluster {{ $labels.cluster }}"
+            "command": "isrwatch state --brokers --cluster '{{ $labels.cluster }}'"
           }
         },
         {
@@ -80,7 +80,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Broker {{ $labels.subject }} of {{ $labels.cluster }} leaves ISRs again and again. First: see its disk, its network and the pauses of leaders{{ end }}",
-            "command": "isrwatch state --brokers --cluster {{ $labels.cluster }}"
+            "command": "isrwatch state --brokers --cluster '{{ $labels.cluster }}'"
           }
         },
         {
@@ -90,7 +90,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "The log directory {{ $labels.subject | reReplaceAll `^[^:]*:` `` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` }} of {{ $labels.cluster }} is offline. First: replace the disk, then restart the broker if that is safe",
-            "command": "isrwatch state --directories --cluster {{ $labels.cluster }}"
+            "command": "isrwatch state --directories --cluster '{{ $labels.cluster }}'"
           }
         },
         {
@@ -100,7 +100,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "The volume {{ $labels.subject | reReplaceAll `^[^:]*:` `` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` }} of {{ $labels.cluster }} {{ if eq $labels.condition \"disk_fills_up\" }}is almost full{{ else }}is nearly full{{ end }}. First: see what grows, shorten its retention, or cancel what fills it",
-            "command": "isrwatch state --directories --cluster {{ $labels.cluster }}"
+            "command": "isrwatch state --directories --cluster '{{ $labels.cluster }}'"
           }
         },
         {
@@ -109,7 +109,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Reassignments of {{ $labels.cluster }} are stuck. First: start the brokers of the new replicas, raise the throttle, or cancel{{ end }}",
-            "command": "isrwatch state --reassignments --cluster {{ $labels.cluster }}"
+            "command": "isrwatch state --reassignments --cluster '{{ $labels.cluster }}'"
           }
         },
         {
@@ -119,7 +119,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "Voter {{ $labels.subject }} of the metadata quorum of {{ $labels.cluster }} is behind. First: start or repair it, and stop no other controller",
-            "command": "isrwatch state --quorum --cluster {{ $labels.cluster }}"
+            "command": "isrwatch state --quorum --cluster '{{ $labels.cluster }}'"
           }
         },
         {
@@ -129,7 +129,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "A transaction hangs in topic {{ $labels.subject }} of {{ $labels.cluster }}: read_committed consumers stop there. First: find and abort it",
-            "command": "isrwatch state --transactions --cluster {{ $labels.cluster }}"
+            "command": "isrwatch state --transactions --cluster '{{ $labels.cluster }}'"
           }
         },
         {

@@ -24,7 +24,7 @@ from tests.plugins.prometheus import Prometheus, running_alertmanager, running_p
 pytestmark = pytest.mark.prometheus
 
 ROUTES = Path(__file__).parents[2] / "deploy" / "alertmanager" / "alertmanager.yml"
-SHORT = {"interval: 15s": "interval: 1s", "for: 10m": "for: 8s", "keep_firing_for: 10m": "keep_firing_for: 3s",
+SHORT = {"interval: 15s": "interval: 1s", "for: 15m": "for: 8s", "keep_firing_for: 15m": "keep_firing_for: 3s",
          "keep_firing_for: 5m": "keep_firing_for: 11s"}  # fmt: skip
 SENTENCE = "prod-17: broker 3 was lost. First: start broker 3 again"
 

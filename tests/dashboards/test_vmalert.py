@@ -50,7 +50,7 @@ DELAY: Final = "5s"
 """VictoriaMetrics finds a sample seconds after it took it, so vmalert asks for what was then; by default 30 seconds."""
 WAIT: Final = "8s"
 """Longer than the delay: Alertmanager sends an alert at once that began longer ago than it waits for others."""
-SHORT: Final = {"interval: 15s": "interval: 1s", "for: 10m": "for: 15s", "keep_firing_for: 10m": "keep_firing_for: 3s",
+SHORT: Final = {"interval: 15s": "interval: 1s", "for: 15m": "for: 15s", "keep_firing_for: 15m": "keep_firing_for: 3s",
                 "keep_firing_for: 5m": "keep_firing_for: 25s"}  # fmt: skip
 
 OK, GONE = 200, 503
