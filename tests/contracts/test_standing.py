@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -124,23 +123,6 @@ def test_a_broker_that_restarts_again_and_again_does_not_flap() -> None:
         down = told.book.begin(Condition.BROKER_DOWN, "3", at(begin + 9), None, follows=missing)
         told.book.end(down, at(begin + 60))
     assert told.named(1600) == [("restart_loop", "3")]
-
-
-def test_the_cost_of_many_spells_grows_with_their_number_only() -> None:
-    seconds: dict[int, float] = {}
-    for number in (500, 4_000):
-        one = Told().begin(Condition.OFFLINE, 0).row()
-        spells = [
-            one._replace(
-                condition_id=str(each), began_at=each * SECOND, since=each * SECOND, ended_at=each * SECOND + 2
-            )
-            for each in range(number)
-        ]
-        for _ in range(3):
-            began = time.process_time()
-            assert not list(standing(spells, number * SECOND))
-            seconds[number] = min(time.process_time() - began, seconds.get(number, 1e9))
-    assert seconds[4_000] < 24 * seconds[500], "eight times as many"
 
 
 def test_new_trouble_is_raised_next_to_old_trouble() -> None:
