@@ -41,7 +41,8 @@ HEADER: Final = """# Alerts in real time
 exporter, Prometheus with the committed rules, Alertmanager with the shipped routes. Rendered by
 `.venv/bin/python -m tests.judge.real_time --write`, and not by a test, as it takes its time. Times are minutes and
 seconds from the start of the collector to the message that left Alertmanager; the same without waiting, for every
-scenario, is in [alerts of the scenarios](scenario_alerts.md).
+scenario, is in [alerts of the scenarios](scenario_alerts.md). A scenario that is over begins again: that is why
+brokers go down again and again here.
 
 | scenario | critical | warning |
 |---|---|---|
