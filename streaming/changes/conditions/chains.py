@@ -147,18 +147,7 @@ class SpellBook:
             name = self._name(condition, incident_id, row.time)
             chain = Chain(began_at, name, None, []) if before is None else before.chain
         began_at = max(began_at, chain.since)  # time may run back
-        spell = LiveSpell(
-            condition_id=_unused(f"{row.cluster_id}/{condition}/{subject}/{began_at}/{incident_id or ''}", spells),
-            cluster_id=row.cluster_id,
-            cluster=row.cluster,
-            condition=condition,
-            subject=subject,
-            chain=chain,
-            began_at=began_at,
-            began_version=row.version,
-            explained_by=incident_id,
-        )
-        return self._added(spell, spells)
+        return self._added(_spell(condition, subject, row, incident_id, chain, began_at, spells), spells)
 
     def moment(self, condition: Condition, row: ChangeRow, incident_id: str | None) -> LiveSpell:
         """Note a moment: it is named by its own row, and joins the one just before it that was explained alike."""
@@ -173,19 +162,8 @@ class SpellBook:
             return before
         else:
             chain = before.chain
-        spell = LiveSpell(
-            condition_id=_unused(f"{row.cluster_id}/{condition}//{row.time}/{incident_id or ''}", spells),
-            cluster_id=row.cluster_id,
-            cluster=row.cluster,
-            condition=condition,
-            subject="",
-            chain=chain,
-            began_at=row.time,
-            began_version=row.version,
-            ended_at=row.time,
-            ended_version=row.version,
-            explained_by=incident_id,
-        )
+        spell = _spell(condition, "", row, incident_id, chain, row.time, spells)
+        spell.ended_at, spell.ended_version = row.time, row.version
         return self._added(spell, spells)
 
     def _name(self, condition: Condition, incident_id: str | None, at: int) -> str | None:
@@ -270,6 +248,29 @@ def _was_raised(spell: LiveSpell, spells: Iterable[LiveSpell], at: int) -> bool:
     alike = (each for each in spells if each.condition is spell.condition and (each.ended_at or at) > at - WINDOW)
     total = sum((each.ended_at or at) - each.began_at for each in alike)
     return any(lasted >= rule.lasting for lasted in in_chain) or (rule.adding_up or total + 1) <= total
+
+
+def _spell(  # noqa: PLR0913, PLR0917 - what a spell begins with
+    condition: Condition,
+    subject: str,
+    row: ChangeRow,
+    incident_id: str | None,
+    chain: Chain,
+    began_at: int,
+    others: Iterable[LiveSpell],
+) -> LiveSpell:
+    """Return a spell that begins with a row; ``others``: those of its key."""
+    return LiveSpell(
+        condition_id=_unused(f"{row.cluster_id}/{condition}/{subject}/{began_at}/{incident_id or ''}", others),
+        cluster_id=row.cluster_id,
+        cluster=row.cluster,
+        condition=condition,
+        subject=subject,
+        chain=chain,
+        began_at=began_at,
+        began_version=row.version,
+        explained_by=incident_id,
+    )
 
 
 def _unused(condition_id: str, spells: Iterable[LiveSpell]) -> str:
