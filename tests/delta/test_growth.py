@@ -42,7 +42,6 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "COMMITS_BETWEEN_ROUNDS", 1)
     monkeypatch.setattr(maintenance, "SECONDS_BETWEEN_SWEEPS", 0.0)
     monkeypatch.setattr("streaming.delta.incidents.closed.NEWEST_RETAINED", 20)
-    monkeypatch.setattr("streaming.delta.incidents.conditions.NEWEST_RETAINED", 20)
     monkeypatch.setattr("streaming.delta.quarantine.FILES_BEFORE_CONDENSING", 4)
 
 

@@ -193,9 +193,7 @@ class Tables:
         self.put(
             "incidents",
             rows.incident(
-                "loss:e1",
-                "broker_loss",
-                rows.start + 20 * SECOND,
+                "loss:e1", "broker_loss", rows.start + 20 * SECOND,
                 short_id=f"{rows.cluster}-4",
                 suspects=[{"broker": 3, "score": 0.25}],
                 consequence="acks=all writers of topic orders fail",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streaming.delta.log.commit import StoresTransactions
 
 NEWEST_RETAINED: Final = 1000
-"""Closed incidents of a cluster that stay if history is retained for ever, which applies to changes only."""
+"""Closed incidents, or spells, of a cluster that stay if history is kept for ever, which applies to changes only."""
 _MICROS_PER_DAY: Final = 86_400_000_000
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
@@ -40,19 +40,29 @@ def retained(
     if days:
         stays = pc.greater_equal(closed["closed_at"], pa.scalar(now - days * _MICROS_PER_DAY, _TIME))
     else:
-        order = pc.sort_indices(closed, [("closed_at", "descending"), ("incident_id", "ascending")])
-        seen: Counter[str] = Counter()
-        newest = set()
-        cluster_ids = closed["cluster_id"].to_pylist()
-        for index in order.to_pylist():
-            seen[cluster_ids[index]] += 1
-            if seen[cluster_ids[index]] <= NEWEST_RETAINED:
-                newest.add(index)
-        stays = pa.chunked_array([pa.array([index in newest for index in range(len(closed))], pa.bool_())])
+        stays = are_newest(closed, "closed_at", "incident_id")
     stays = pc.or_(stays, _are_parts(closed, {*closed.filter(stays)["incident_id"].to_pylist(), *still_open}))
     gone = closed.filter(pc.and_(pc.invert(stays), pc.is_null(closed["merged_into"])))
     counts = zip(gone["cluster_id"].to_pylist(), gone["incident_class"].to_pylist(), strict=True)
     return closed.filter(stays), Counter(counts)
+
+
+def are_newest(rows: pa.Table, ended: str, row_id: str) -> pa.ChunkedArray:
+    """Return, per row, whether it is one of the ``NEWEST_RETAINED`` of its cluster.
+
+    Args:
+        rows: with the column ``cluster_id``.
+        ended: column of the time that orders them.
+        row_id: column that orders rows of one time.
+    """
+    seen: Counter[str] = Counter()
+    newest = set()
+    cluster_ids = rows["cluster_id"].to_pylist()
+    for place in pc.sort_indices(rows, [(ended, "descending"), (row_id, "ascending")]).to_pylist():
+        seen[cluster_ids[place]] += 1
+        if seen[cluster_ids[place]] <= NEWEST_RETAINED:
+            newest.add(place)
+    return pa.chunked_array([pa.array([place in newest for place in range(len(rows))], pa.bool_())])
 
 
 def _are_parts(closed: pa.Table, staying: Collection[str]) -> pa.ChunkedArray:

@@ -18,7 +18,7 @@ So a write costs what lasts, not what was.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from streaming.contracts.conditions import RECENT, Spell
 from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES
+from streaming.delta.incidents.closed import are_newest
 from streaming.delta.log.cluster_files import read_files
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 COMMITTED: Final = "conditions"
 """Transaction of ``incidents``: 1 + the version of the change log that the commit of ``conditions`` before it has."""
-NEWEST_RETAINED: Final = 1000
-"""Spells of a cluster that stay if history is retained for ever, which applies to changes only."""
 FILES_BEFORE_MERGING: Final = 32
 _MICROS_PER_DAY: Final = 86_400_000_000
 _NEVER: Final = -1
@@ -171,14 +170,7 @@ def _retained(rows: pa.Table, days: int, now: int) -> pa.Table:
     if days:
         begin = pa.scalar(now - days * _MICROS_PER_DAY, rows.schema.field("ended_at").type)
         return rows.filter(pc.greater_equal(rows["ended_at"], begin))
-    seen: Counter[str] = Counter()
-    kept = []
-    cluster_ids = rows["cluster_id"].to_pylist()
-    for place in pc.sort_indices(rows, [("ended_at", "descending"), ("condition_id", "ascending")]).to_pylist():
-        seen[cluster_ids[place]] += 1
-        if seen[cluster_ids[place]] <= NEWEST_RETAINED:
-            kept.append(place)
-    return rows.take(pa.array(sorted(kept), pa.int64()))
+    return rows.filter(are_newest(rows, "ended_at", "condition_id"))
 
 
 def _newest(spells: Iterable[Spell]) -> defaultdict[str, int]:
