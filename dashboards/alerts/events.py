@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dashboards.alerts.rule import Rule, rule, scope
+from dashboards.alerts.rule import OF_BROKER, OF_CLUSTER, Rule, rule, scope
 from dashboards.signals import brokers, changes, clusters, partitions
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 _UNPLANNED: Final = f'cause!~"{"|".join(brokers.PLANNED_CAUSES)}"'
 _CLUSTER: Final = "{{ $labels.cluster }}"
-_OF_CLUSTER: Final = {"cluster": "cluster"}
-_OF_BROKER: Final = {"cluster": "cluster", "broker": "broker"}
 _REMOVALS: Final = "5m"
 _GONE: Final = "7d"
 # Kafka's own topics, by name: what stops with each.
@@ -37,7 +35,7 @@ def events(settings: Settings) -> Iterator[Rule]:
         f"Incident {{{{ $labels.incident }}}} of {_CLUSTER} is open: {{{{ $labels.class }}}}",
         settings,
         command="isrwatch incidents {{ $labels.incident }}",
-        about=_OF_CLUSTER,
+        about=OF_CLUSTER,
     )
     yield _internal_topic(settings)
     yield rule(
@@ -46,7 +44,7 @@ def events(settings: Settings) -> Iterator[Rule]:
         f"Broker {{{{ $labels.broker }}}} of {_CLUSTER} recovers its logs: do not restart it",
         settings,
         command=f"isrwatch state --brokers --cluster {_CLUSTER}",
-        about=_OF_BROKER,
+        about=OF_BROKER,
     )
     most = f"max by (cluster) (max_over_time({clusters.BROKERS.series(own)}[{_GONE}]))"
     yield rule(
@@ -55,7 +53,7 @@ def events(settings: Settings) -> Iterator[Rule]:
         f"Brokers of {_CLUSTER} were unregistered within a week",
         settings,
         command=f"isrwatch events --cluster {_CLUSTER} --event unregistered --since {_GONE}",
-        about=_OF_CLUSTER,
+        about=OF_CLUSTER,
     )
     yield rule(
         "IsrwatchUpgradeUnfinished",
@@ -63,7 +61,7 @@ def events(settings: Settings) -> Iterator[Rule]:
         f"The upgrade of {_CLUSTER} is not finalized. Finalizing cannot be undone",
         settings,
         command=f"isrwatch state --settings --cluster {_CLUSTER}",
-        about=_OF_CLUSTER,
+        about=OF_CLUSTER,
     )
 
 
@@ -76,7 +74,7 @@ def _isr_shrink(settings: Settings) -> Rule:
         f"Broker {{{{ $labels.broker }}}} of {_CLUSTER} left ISRs: {{{{ $labels.cause }}}}",
         settings,
         command=f"isrwatch events --cluster {_CLUSTER} --event isr_shrink --since 1h",
-        about=_OF_BROKER,
+        about=OF_BROKER,
         kept=900.0,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dashboards.alerts.rule import Rule, rule, scope, threshold
+from dashboards.alerts.rule import OF_BROKER, OF_CLUSTER, Rule, rule, scope, threshold
 from dashboards.signals import brokers, clusters
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _of_cluster(settings: Settings) -> Iterator[Rule]:
          f"isrwatch state --quorum --cluster {_CLUSTER}"),
     ):  # fmt: skip
         sentence = f"{what}. First: {first}"
-        about = {"cluster": "cluster"}
+        about = OF_CLUSTER
         yield rule(f"Isrwatch{name}", expression, sentence, settings, command=command, about=about)
 
 
@@ -72,7 +72,7 @@ def _of_brokers(settings: Settings) -> Iterator[Rule]:
             f"Broker {{{{ $labels.broker }}}} of {_CLUSTER} {what}. First: {first}",
             settings,
             command=_BROKERS,
-            about={"cluster": "cluster", "broker": "broker"},
+            about=OF_BROKER,
         )
 
 

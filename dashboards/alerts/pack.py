@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dashboards.alerts.rule import KEPT, Rule, conditions, labelled, rule, scope, threshold, waiting
+from dashboards.alerts.rule import KEPT, OF_CLUSTER, Rule, conditions, labelled, rule, scope, threshold, waiting
 from dashboards.signals import changes, clusters, monitor
 from streaming.alert_settings import AlertChange, shown_severity
 from streaming.contracts.alerts import ALERTS
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _CLUSTER: Final = "{{ $labels.cluster }}"
 _BROKER: Final = "{{ $labels.subject }}"
 _PLANNED: Final = '{{ if match "_planned$" $labels.condition }} (planned work){{ end }}'
-_OF_CLUSTER: Final = {"cluster": "cluster"}
 _OF_BROKER: Final = {"cluster": "cluster", "broker": "subject"}
 _OF_TOPIC: Final = {"topic": "subject"}
 _INCIDENTS: Final = f"isrwatch incidents --cluster {_CLUSTER}"
@@ -36,7 +35,7 @@ def _of_partitions(settings: Settings) -> Iterator[Rule]:
         ("UncleanElection", f"Records of {_CLUSTER} may be lost: a leader was elected from outside the ISR",
          "keep the former leader stopped until its segments are copied"),
     ):  # fmt: skip
-        yield _of_conditions(name, f"{what}. First: {first}", settings, _INCIDENTS, _OF_CLUSTER)
+        yield _of_conditions(name, f"{what}. First: {first}", settings, _INCIDENTS, OF_CLUSTER)
 
 
 def _of_brokers(settings: Settings) -> Iterator[Rule]:
@@ -89,7 +88,7 @@ def _of_controllers(settings: Settings) -> Iterator[Rule]:
          f"A transaction hangs in topic {_BROKER} of {_CLUSTER}: read_committed consumers stop there",
          "find and abort it", f"isrwatch state --transactions --cluster {_CLUSTER}"),
     ):  # fmt: skip
-        about = _OF_CLUSTER | {"HangingTransaction": _OF_TOPIC, "QuorumVoterBehind": _OF_BROKER}.get(name, {})
+        about = OF_CLUSTER | {"HangingTransaction": _OF_TOPIC, "QuorumVoterBehind": _OF_BROKER}.get(name, {})
         yield _of_conditions(name, f"{what}. First: {first}", settings, command, about)
 
 
@@ -122,7 +121,7 @@ def _blind(settings: Settings) -> Rule:
         "First: isrwatch health says what is down; start it",
         settings,
         command="isrwatch health",
-        about=_OF_CLUSTER,
+        about=OF_CLUSTER,
         kept=max(KEPT, waiting(name, settings)),  # a blindness that turns into another one has no gap
     )
 
@@ -163,7 +162,7 @@ def _degraded(settings: Settings) -> Rule:
         f"Part of isrwatch fails{{{{ with $labels.cluster }}}} for {{{{ . }}}}{{{{ end }}}}: {part}. First: {_DOCTOR}",
         settings,
         command=_DOCTOR,
-        about=_OF_CLUSTER,
+        about=OF_CLUSTER,
     )
 
 
@@ -191,7 +190,7 @@ def _certificate_expires(settings: Settings) -> Rule:
         "{{ else }}has expired{{ end }}. First: isrwatch doctor lists them; renew it",
         settings,
         command=_DOCTOR,
-        about=_OF_CLUSTER,
+        about=OF_CLUSTER,
     )
 
 

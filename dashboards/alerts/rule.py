@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Rule = dict[str, Any]
 
+OF_CLUSTER: Final = {"cluster": "cluster"}
+OF_BROKER: Final = {"cluster": "cluster", "broker": "broker"}
+"""Labels of the links of an alert, and where in its own labels their values are."""
 KEPT: Final = 300.0
 """Seconds for which an alert fires without its series: an exporter is restarted in less."""
 _LONGEST: Final = 200

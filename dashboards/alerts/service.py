@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dashboards.alerts.rule import Rule, rule, scope, threshold
+from dashboards.alerts.rule import OF_BROKER, OF_CLUSTER, Rule, rule, scope, threshold
 from dashboards.signals import brokers, changes, clusters, partitions
 from streaming.durations import seconds_of
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from streaming.settings import Settings
 
 _CLUSTER: Final = "{{ $labels.cluster }}"
-_OF_CLUSTER: Final = {"cluster": "cluster"}
-_OF_BROKER: Final = {"cluster": "cluster", "broker": "broker"}
 
 
 def slo(settings: Settings) -> Iterator[Rule]:
@@ -36,7 +34,7 @@ def slo(settings: Settings) -> Iterator[Rule]:
             "find the cause that costs most",
             settings,
             command=f"isrwatch incidents --cluster {_CLUSTER} --since {window}",
-            about=_OF_CLUSTER,
+            about=OF_CLUSTER,
         )
 
 
@@ -79,7 +77,7 @@ def speed(settings: Settings) -> Iterator[Rule]:
             f"Broker {{{{ $labels.broker }}}} of {_CLUSTER} {what}. First: {first}",
             settings,
             command=f"isrwatch state --brokers --cluster {_CLUSTER}",
-            about=_OF_BROKER,
+            about=OF_BROKER,
         )
     yield _traffic_stopped(settings)
 
