@@ -24,11 +24,14 @@ from deploy.sandbox.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
 _SECONDS: Final = 30
 _RESPONSE_SECONDS: Final = 2
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
+_UNANSWERED: Final = ("_TIMED_OUT", "_DESTROY_BROKER", "_TRANSPORT", "REQUEST_TIMED_OUT")
+"""Errors after which nobody knows whether the change was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,33 +92,54 @@ class Admin:
             else {"replication_factor": replication_factor}
         )
         topic = NewTopic(name, num_partitions=count, config=dict(configs or {}), **placed)
-        self._create(topic)
+        self._change(
+            lambda: self._client.create_topics([topic], request_timeout=_SECONDS)[name],
+            KafkaError.TOPIC_ALREADY_EXISTS,
+            f"{name} is created",
+        )
         self._wait_everywhere(name, lambda shown: _leaders(shown) == count, f"leaders of {name}")
-
-    def _create(self, topic: NewTopic) -> None:
-        """Create a topic; again if librdkafka gave up its connection to a bootstrap server before the request."""
-
-        def is_created() -> bool:
-            try:
-                self._client.create_topics([topic], request_timeout=_SECONDS)[topic.topic].result(_SECONDS)
-            except KafkaException as failure:
-                error = failure.args[0]
-                if isinstance(error, KafkaError) and error.name() == "_DESTROY_BROKER":
-                    return False
-                raise
-            return True
-
-        wait_until(is_created, f"{topic.topic} is created")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
-        self._client.delete_topics([name], request_timeout=_SECONDS)[name].result(_SECONDS)
+        self._change(
+            lambda: self._client.delete_topics([name], request_timeout=_SECONDS)[name],
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+            f"{name} is deleted",
+        )
         self._wait_everywhere(name, lambda shown: not shown, f"the deletion of {name}")
 
     def add_partitions(self, name: str, total: int) -> None:
         """Increase the number of partitions of a topic to ``total``."""
-        self._client.create_partitions([NewPartitions(name, total)], request_timeout=_SECONDS)[name].result(_SECONDS)
+        added = NewPartitions(name, total)
+        self._change(
+            lambda: self._client.create_partitions([added], request_timeout=_SECONDS)[name],
+            KafkaError.INVALID_PARTITIONS,
+            f"{name} has {total} partitions",
+        )
         self._wait_everywhere(name, lambda shown: _leaders(shown) == total, f"{total} partitions of {name}")
+
+    def _change(self, ask: Callable[[], Future[None]], is_done: int, what: str) -> None:
+        """Ask for a change until it is answered: without a controller a broker keeps the request, the client gives up.
+
+        What was asked for without an answer may have been carried out: then the error ``is_done`` is success.
+        """
+        is_first = True
+
+        def is_answered() -> bool:
+            nonlocal is_first
+            asked_before, is_first = not is_first, False
+            try:
+                ask().result(_SECONDS)
+            except KafkaException as failure:
+                error: KafkaError = failure.args[0]
+                if error.name() in _UNANSWERED:
+                    return False
+                if asked_before and error.code() == is_done:
+                    return True
+                raise
+            return True
+
+        wait_until(is_answered, what)
 
     def alter_topic_config(self, name: str, configs: Mapping[str, str | None]) -> None:
         """Set configurations of a topic; None deletes one."""
