@@ -28,6 +28,7 @@ from streaming.contracts.columns import (
 )
 from streaming.contracts.conditions import CONDITION
 from streaming.contracts.sample_tables import SAMPLE_TABLES
+from streaming.contracts.sampled_conditions import SAMPLED_SPELL
 from streaming.contracts.state import BROKER_STATE, CLUSTER_STATE, PARTITION_STATE, SOURCE_LAG, SOURCE_STATE
 
 PARTITION_CHANGES: Final = Table(
@@ -137,6 +138,13 @@ CONDITIONS: Final = Table(
     key=("condition_id",),
 )
 
+SAMPLED_CONDITIONS: Final = Table(
+    name="sampled_conditions",
+    comment="One row per spell of what samples show: a disk, a voter of the quorum or a transaction in trouble",
+    columns=SAMPLED_SPELL,
+    key=("spell_id",),
+)
+
 QUARANTINE: Final = Table(
     name="quarantine",
     comment="Unparseable records: the first ones of each source and kind of reason verbatim, the others counted",
@@ -178,6 +186,7 @@ TABLES: Final[dict[str, Table]] = {
         PARTITION_STATE_TABLE,
         BROKER_STATE_TABLE,
         CLUSTER_STATE_TABLE,
+        SAMPLED_CONDITIONS,  # before the rows that it follows from: streaming.jobs.shards.samples
         *SAMPLE_TABLES,
         CONDITIONS,  # before those of the commit that names its own: streaming.delta.incidents.conditions
         INCIDENTS,

@@ -47,6 +47,14 @@ def retained(
     return closed.filter(stays), Counter(counts)
 
 
+def within_history(spells: pa.Table, row_id: str, days: int, now: int) -> pa.Table:
+    """Return the spells, all over, that stay; arguments as above, and the column of their id."""
+    if days:
+        begin = pa.scalar(now - days * _MICROS_PER_DAY, _TIME)
+        return spells.filter(pc.greater_equal(spells["ended_at"], begin))
+    return spells.filter(are_newest(spells, "ended_at", row_id))
+
+
 def are_newest(rows: pa.Table, ended: str, row_id: str) -> pa.ChunkedArray:
     """Return, per row, whether it is one of the ``NEWEST_RETAINED`` of its cluster.
 

@@ -23,11 +23,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streaming.contracts.conditions import RECENT, Spell
 from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES
-from streaming.delta.incidents.closed import are_newest
+from streaming.delta.incidents.closed import within_history
 from streaming.delta.log.cluster_files import read_files
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
@@ -162,15 +161,8 @@ class ConditionsTable:
         if self._merged_on == now // _MICROS_PER_DAY and len(files) < FILES_BEFORE_MERGING:
             return final, set()
         self._merged_on = now // _MICROS_PER_DAY
-        return _retained(pa.concat_tables([self._rows_of(files), final]), self._policy.days, now), set(files)
-
-
-def _retained(rows: pa.Table, days: int, now: int) -> pa.Table:
-    """Return the spells that stay; 0 days: the newest of each cluster do."""
-    if days:
-        begin = pa.scalar(now - days * _MICROS_PER_DAY, rows.schema.field("ended_at").type)
-        return rows.filter(pc.greater_equal(rows["ended_at"], begin))
-    return rows.filter(are_newest(rows, "ended_at", "condition_id"))
+        rows = pa.concat_tables([self._rows_of(files), final])
+        return within_history(rows, "condition_id", self._policy.days, now), set(files)
 
 
 def _newest(spells: Iterable[Spell]) -> defaultdict[str, int]:

@@ -58,7 +58,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.sample_tables import SAMPLE_TABLES
-from streaming.contracts.tables import PARTITION_CHANGES, QUARANTINE, SOURCE_PROGRESS, TABLES
+from streaming.contracts.tables import PARTITION_CHANGES, QUARANTINE, SAMPLED_CONDITIONS, SOURCE_PROGRESS, TABLES
 from streaming.delta.log.storage import (
     has_all_files,
     in_turn,
@@ -90,7 +90,12 @@ _MARK: Final = "_flushed.json"
 _TURN: Final = "flush"
 _NO_FOLDERS: Final = {errno.EINVAL, errno.ENOTSUP}
 """Errors of file systems that cannot flush a folder."""
-_FIRST: Final = (QUARANTINE.name, PARTITION_CHANGES.name, *(table.name for table in SAMPLE_TABLES))
+_FIRST: Final = (
+    QUARANTINE.name,
+    PARTITION_CHANGES.name,
+    SAMPLED_CONDITIONS.name,
+    *(table.name for table in SAMPLE_TABLES),
+)
 ORDER: Final = (
     *_FIRST,
     *(name for name in TABLES if name not in {*_FIRST, SOURCE_PROGRESS.name}),
@@ -98,7 +103,8 @@ ORDER: Final = (
 )
 """All tables, each after those that it follows from, and the quarantine before the positions of its records.
 
-The last table says how far samples were applied: at the marks their tables have at least that much.
+The last table says how far samples were applied: at the marks their tables have at least that much. So have the spells
+that samples show of what the tables of these have: they may be ahead, and never behind.
 """
 
 

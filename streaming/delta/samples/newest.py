@@ -56,6 +56,11 @@ class Newest:
         return self._rows.cast(self._plain)
 
     @property
+    def numbered(self) -> pa.Table:
+        """The rows, times in microseconds, except that names are numbered."""
+        return self._rows
+
+    @property
     def on_disk(self) -> pa.Table:
         """The rows in the schema of the table, except that names are numbered."""
         return self._rows.cast(self._on_disk)
@@ -72,11 +77,15 @@ class Newest:
 
     def take(self, samples: pa.Table) -> None:
         """Apply samples, with times in microseconds; missing columns are null."""
-        reported = pa.table(_all_columns(samples, self.definition.name, self._schema), schema=self._schema)
+        reported = self.reported(samples)
         rows = self._merged(reported)
         self._rows = remembered(rows, reported, self.definition.forgotten_after * _SECOND)
         if len(self) < rows.num_rows:
             self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of dropped rows
+
+    def reported(self, samples: pa.Table) -> pa.Table:
+        """Return samples with the columns of the rows, as if each were the first of its key."""
+        return pa.table(_all_columns(samples, self.definition.name, self._schema), schema=self._schema)
 
     def _merged(self, reported: pa.Table) -> pa.Table:
         """Return the newest row of each key that still exists; a row without a key is an answer without samples."""

@@ -2,7 +2,9 @@
 
 A task writes what its clusters have in each table that has news, in files of theirs; the driver commits one entry for
 each table. How far the sources were read is stored with their progress, and nowhere else; so a batch that was committed
-in some of the tables only comes again, and changes nothing there.
+in some of the tables only comes again, and changes nothing there. The spells that samples show are committed before the
+rows that they follow from: from spells that are ahead a repeated batch continues, those that are behind would lack what
+newer rows do not show any more. So while they cannot be written, these tables are not either.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from streaming.contracts.samples import (
 )
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
 from streaming.contracts.state import SourceState
+from streaming.contracts.tables import SAMPLED_CONDITIONS
 from streaming.delta.log.cluster_files import files_by_cluster, of_clusters, write_cluster
 from streaming.delta.log.commit import NO_LOG_IDS
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
@@ -43,6 +46,7 @@ from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable, meters_in
 from streaming.delta.samples.newest import Newest
+from streaming.delta.samples.sampled_spells import SAMPLED_KINDS, SampledSpells, empty_spells
 from streaming.errors import InvalidObservation, IsrwatchError
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
 from streaming.jobs.shards.decoded_batch import decode_row, fresh_rows, newest_log_ids, newest_positions
@@ -232,9 +236,15 @@ _OF_SOURCE: Final = ["cluster_id", "cluster", "source", "collected_at"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleTask(Task):
-    """Input of a task on samples; ``forgotten``: sources whose log begins again."""
+    """Input of a task on samples.
+
+    Attributes:
+        forgotten: sources whose log begins again.
+        days: of history that is retained.
+    """
 
     forgotten: frozenset[str] = frozenset()
+    days: int = 0
 
 
 class WrittenTable(NamedTuple):
@@ -267,6 +277,7 @@ class SampleShard(Keeper[SampleTask]):
         super().__init__()
         self._tables = task.tables
         self._rows: dict[type[Observation], Newest] = {}
+        self._spells = empty_spells()
         self._meters: list[pa.Table] = []
 
     def prepare(self, task: SampleTask, clusters: AbstractSet[ClusterId]) -> None:
@@ -282,6 +293,8 @@ class SampleShard(Keeper[SampleTask]):
             rows = select(open_ours(self._tables, definition), definition, where_in(self.clusters))
             self._rows[kind] = Newest(definition, plain(rows))
             self._rows[kind].forget(self._rows[kind].sources - applied)
+        spells = select(open_ours(self._tables, SAMPLED_CONDITIONS), SAMPLED_CONDITIONS, where_in(self.clusters))
+        self._spells = SampledSpells(spells, task.days)
         self._meters = [meters_in(self._rows[BrokerMetricObserved].rows)]
 
     def meters(self, samples: Samples) -> pa.Table:
@@ -302,11 +315,14 @@ class SampleShard(Keeper[SampleTask]):
                 clusters |= self.clusters
                 table.forget(lost)
             if len(news):
-                table.take(news)
+                self._spells.take(table, news)
             rows = {cluster_id: of_clusters(table.on_disk, {cluster_id}) for cluster_id in sorted(clusters)}
             files = {each: write_cluster(self._tables, table.definition, each, own) for each, own in rows.items()}
             is_small = len(news) < sum(map(len, rows.values())) * SMALL_SHARE
             written[table.definition.name] = WrittenTable(files, (time.perf_counter() - began) * is_small)
+        if spells := self._spells.changed():
+            files = {each: write_cluster(self._tables, SAMPLED_CONDITIONS, each, own) for each, own in spells.items()}
+            written[SAMPLED_CONDITIONS.name] = WrittenTable(files, 0.0)
         return written
 
 
@@ -381,11 +397,12 @@ class SampleBatch(SampleProgress):
         Raises:
             TableRefused: a table is not ours, or newer than this program.
         """
-        self._directory, self._clock = directory, policy.clock
+        self._directory, self._clock, self._days = directory, policy.clock, policy.days
         self._workers = workers or InDriver(SampleShard, applied_partition)
         self._rounds = Rounds[SampleTask, SampleResult](self._workers, bus, Channel.SAMPLES)
         self._forgotten = set[str]()
-        self._writers = {table.name: Writer.opened(directory, table) for table in TABLE_OF.values()}
+        written = (SAMPLED_CONDITIONS, *TABLE_OF.values())
+        self._writers = {table.name: Writer.opened(directory, table) for table in written}
         self._maintenance = {name: Maintenance(writer, policy) for name, writer in self._writers.items()}
         self._quarantine = Quarantine(directory, Channel.SAMPLES, policy)
         super().__init__(directory, self._quarantine.by_source())
@@ -439,22 +456,26 @@ class SampleBatch(SampleProgress):
             tables=self._directory,
             applied=self.applied,
             forgotten=frozenset(self._forgotten),
+            days=self._days,
         )
 
     def _commit(self, results: Sequence[SampleResult]) -> None:
         """Commit the files of all shards, table by table.
 
-        A table that cannot be written stops no other one: the batch fails behind the last of them, and comes again.
+        A table that cannot be written stops none that does not follow from it: the batch fails behind the last of
+        them, and comes again.
         """
         refused = self._quarantine.add([each for one in results for each in one.refused], Micros(self._clock()))
-        failures: list[IsrwatchError] = []
+        failures: dict[str, IsrwatchError] = {}
         for name in self._writers:
+            if name in SAMPLED_KINDS and SAMPLED_CONDITIONS.name in failures:
+                continue
             try:
                 self._commit_table(name, [one.tables[name].files for one in results if name in one.tables])
             except IsrwatchError as failure:
-                failures.append(failure)
+                failures[name] = failure
         if failures:
-            raise failures[0]
+            raise next(iter(failures.values()))
         meters = pa.concat_tables([one.meters for one in results]) if results else None
         if meters is not None and len(meters):
             self._reconciled.put(meters)

@@ -1,0 +1,177 @@
+"""Spells of conditions that samples show: a disk, a voter, a transaction; and the rules by which a row shows trouble.
+
+The job writes the table ``sampled_conditions`` from samples alone, next to the newest rows that they follow from. What
+depends on anything else (moves that fill a disk, announced work, topics that do not count) is left to the reader.
+"""
+
+# Theory of operation
+#
+# - A *finding* is what the newest row of a thing says of one key: cluster, condition, subject and part. It is in
+#   trouble, it is not, or the row says nothing about it: a directory that is offline has no size, and a voter whom a
+#   new leader has not heard of is neither behind nor not.
+# - A spell begins with the first row that shows trouble, and its ``since`` is fixed then. It ends only with a newer row
+#   that shows it is over, at the time of that row, or when an answer of whoever reports the thing leaves it out, at the
+#   time of that answer. The samples of an answer come one by one, so that is believed at the next answer: until then
+#   ``left_out_at`` keeps the time. A reporter that is silent neither begins nor ends anything; after ``GIVEN_UP`` it is
+#   gone on purpose.
+# - So the rows that the newest tables forget after a minute count here for longer, and a spell remembers its reporter.
+# - Every step compares times: a row that is not newer than the begin of the newest spell of its key, or than its end,
+#   changes nothing. So the fold of any samples over spells that already hold them gives the same spells, and spells are
+#   committed before the tables of the rows (``jobs.shards.samples``). Killed between the two, the samples come again.
+# - The spells of a key depend on the answers in the order of their log, and not on how these are cut into batches: what
+#   one batch has of several rounds is folded round by round (``delta.samples.sampled_spells``).
+# - That there are no samples any more, or no data, or no controller, is no spell: it is judged by a clock, at each
+#   scrape, by the exporter (``exporters.read_model.conditions``).
+#
+# Invariant: any cut of a log into batches, repeats of them after a kill and late samples give the same spells.
+# tests/changes/test_sampled_conditions.py, tests/jobs/shards/test_sampled_conditions.py.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+from streaming.contracts.columns import columns_of
+from streaming.contracts.conditions import HOUR, SECOND, Condition
+from streaming.contracts.identifiers import ClusterId, Micros
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from typing import Any
+
+    Row = Mapping[str, Any]
+    """A row of a table of samples, times in microseconds."""
+
+GIVEN_UP: Final = 24 * HOUR
+"""What nobody has answered about for so long, while others of its cluster answered, was given up on purpose."""
+PACE: Final = "pace"
+"""Part of a volume that is short of space because of how fast it fills: moves of partitions may explain that."""
+
+
+class SampledSpell(NamedTuple):
+    """One row of ``sampled_conditions``. Times are UTC microseconds of the samples."""
+
+    spell_id: Annotated[str, "deterministic: the same samples give the same id"]
+    cluster_id: Annotated[ClusterId, "Kafka's cluster id"]
+    cluster: Annotated[str, "display name of the cluster"]
+    condition: Annotated[Condition, "what is wrong"]
+    subject: Annotated[str, "whom it concerns: broker and log directory, node of the quorum, or topic"]
+    part: Annotated[
+        str, "what of the subject: a transaction, by producer id and epoch; pace, of a volume; empty: all of it"
+    ]
+    since: Annotated[Micros, "since when it has been so, as far as the first sample says"]
+    began_at: Annotated[Micros, "first sample that shows it"]
+    ended_at: Annotated[Micros | None, "first sample that shows it is over; null while it lasts"]
+    reporter: Annotated[str | None, "broker whose answers show it; empty: any answer does; null: none says it is over"]
+    shown_at: Annotated[Micros, "begin of the hour of the newest sample that shows it; without a reporter its time"]
+    left_out_at: Annotated[Micros | None, "the newest answer of its reporter, if it says nothing about it any more"]
+
+    @property
+    def key(self) -> Key:
+        """What it is a spell of."""
+        return Key(self.cluster_id, self.condition, self.subject, self.part)
+
+
+SAMPLED_SPELL: Final = columns_of(SampledSpell)
+
+
+class Key(NamedTuple):
+    """Thing of which spells follow each other."""
+
+    cluster_id: str
+    condition: Condition
+    subject: str
+    part: str = ""
+
+
+class Finding(NamedTuple):
+    """Finding about a key in the newest row about it.
+
+    Attributes:
+        key: what it is about.
+        cluster: display name.
+        reporter: whose answers have the row; "": any answer of the cluster; None: nobody's.
+        at: time of the row.
+        since: since when it is so as far as the row says.
+        is_wrong: None if the row does not say.
+    """
+
+    key: Key
+    cluster: str
+    reporter: str | None
+    at: int
+    since: int
+    is_wrong: bool | None
+
+
+# Volumes.
+
+
+class DiskLimit(NamedTuple):
+    """A volume is short of space below a share that is free, or below twice that if it is full within some time."""
+
+    free_share: float
+    seconds_until_full: float
+
+
+DISK_LIMITS: Final = {
+    Condition.DISK_FILLS_UP: DiskLimit(0.05, 2 * 3600),
+    Condition.DISK_NEARLY_FULL: DiskLimit(0.15, 24 * 3600),
+}
+
+
+def of_directories(rows: Sequence[Row], _lasting: Collection[Key] = ()) -> Iterator[Finding]:
+    """Yield what rows of ``log_directories`` show."""
+    for row in rows:
+        subject = f"{row['broker']}:{row['log_dir']}"
+        offline = Key(row["cluster_id"], Condition.LOG_DIRECTORY_OFFLINE, subject)
+        yield _of_broker(row, offline, is_wrong=not row["is_online"])
+        for condition, limit in DISK_LIMITS.items():
+            total, usable, left = row["total_bytes"], row["usable_bytes"], row["seconds_until_full"]
+            share = usable / total if total and usable is not None else None
+            is_full = None if share is None else share < limit.free_share
+            is_filling = left is not None and left < limit.seconds_until_full
+            fills = None if share is None else is_filling and share < 2 * limit.free_share
+            yield _of_broker(row, Key(row["cluster_id"], condition, subject), is_wrong=is_full)
+            yield _of_broker(row, Key(row["cluster_id"], condition, subject, PACE), is_wrong=fills)
+
+
+def _of_broker(row: Row, key: Key, *, is_wrong: bool | None) -> Finding:
+    at = row["collected_at"]
+    return Finding(key, row["cluster"], str(row["broker"]), at, at, is_wrong)
+
+
+# Voters of the metadata quorum.
+
+
+QUORUM_BEHIND: Final = 10 * SECOND
+"""A voter fetches twice a second: one that lacks records for so long is down, hangs, or is cut off."""
+
+
+def of_quorum(rows: Sequence[Row], _lasting: Collection[Key] = ()) -> Iterator[Finding]:
+    """Yield what rows of ``quorum_members`` show: who is behind, by the clock of the leader of its cluster."""
+    leaders = {row["cluster_id"]: row for row in rows if row["node"] == row["controller"]}
+    for row in rows:
+        caught_up, at = row["last_caught_up_at"], row["collected_at"]
+        now = leaders.get(row["cluster_id"], {}).get("last_caught_up_at")
+        is_behind = None if now is None or caught_up is None else now - caught_up > QUORUM_BEHIND
+        key = Key(row["cluster_id"], Condition.QUORUM_VOTER_BEHIND, str(row["node"]))
+        since = at if caught_up is None else min(at, caught_up)
+        yield Finding(key, row["cluster"], "", at, since, is_behind if row["is_voter"] else False)
+
+
+# Transactions.
+
+
+def of_transactions(rows: Sequence[Row], lasting: Collection[Key] = ()) -> Iterator[Finding]:
+    """Yield in which topics rows of ``transactions`` hang, and of which of those that lasted they say otherwise."""
+    topics: dict[tuple[str, str], set[str]] = {}
+    for key in lasting:
+        topics.setdefault((key.cluster_id, key.part), set()).add(key.subject)
+    for row in rows:
+        part, at, reporter = f"{row['producer_id']}/{row['producer_epoch']}", row["collected_at"], row["reporter"]
+        partitions = (row["transaction_partitions"] or ()) if row["is_hanging"] else ()
+        hanging = {each.rpartition("-")[0] for each in partitions}
+        for topic in sorted(hanging | topics.get((row["cluster_id"], part), set())):
+            key = Key(row["cluster_id"], Condition.HANGING_TRANSACTION, topic, part)
+            since = min(at, row["started_at"] or at)
+            yield Finding(key, row["cluster"], None if reporter is None else str(reporter), at, since, topic in hanging)
