@@ -15,9 +15,9 @@ from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.reader import isr_removals, state_of_changes
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
-from exporters.read_model.spells import put_conditions
+from exporters.read_model.spells import put_conditions, put_sampled_conditions
 from exporters.terminal.versions import newest_version_at, oldest_known, oldest_moment
-from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES
+from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES, SAMPLED_CONDITIONS
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.queries import open_ours, select
 from streaming.delta.log.table_log import BEFORE_FIRST
@@ -54,6 +54,7 @@ def replayed(
     """
     exposition = Exposition(settings.stale_after, detail_limit=settings.detail_limit, conditions=conditions)
     spells = select(open_ours(tables, CONDITIONS), CONDITIONS)
+    sampled = select(open_ours(tables, SAMPLED_CONDITIONS), SAMPLED_CONDITIONS)
     version, snapshot = _begin(tables, times[0])
     waiting = iter(_changes(tables, version, times[-1]))
     following = next(waiting, None)
@@ -67,6 +68,7 @@ def replayed(
             following = next(waiting, None)
         if is_first or version != before:
             put_conditions(draft, as_of(spells, version))
+        put_sampled_conditions(draft, as_of_time(sampled, now))
         snapshot = draft.finish(version, now, 0)
         blocks = exposition.render(snapshot, ExporterHealth("", version, 0.0, 0), now, ScrapeRequest(None, names))
         yield plain(blocks).decode()
@@ -78,6 +80,15 @@ def as_of(spells: pa.Table, version: int) -> pa.Table:
     is_over = pc.fill_null(pc.less_equal(begun["ended_version"], version), fill_value=False)
     ended = pc.if_else(is_over, begun["ended_at"], pa.scalar(None, begun["ended_at"].type))
     return begun.set_column(begun.column_names.index("ended_at"), "ended_at", ended)
+
+
+def as_of_time(spells: pa.Table, now: int) -> pa.Table:
+    """Return the spells of what samples show that lasted at a time, UTC microseconds, as they were then."""
+    moment = pa.scalar(now, spells["began_at"].type)
+    is_open = pc.greater(spells["ended_at"], moment).fill_null(True)
+    lasted = spells.filter(pc.and_(pc.less_equal(spells["began_at"], moment), is_open))
+    open_end = pa.nulls(lasted.num_rows, spells["ended_at"].type)
+    return lasted.set_column(lasted.column_names.index("ended_at"), lasted.schema.field("ended_at"), open_end)
 
 
 def begins_at(tables: Place) -> int:

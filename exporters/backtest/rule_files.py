@@ -16,6 +16,7 @@ import yaml
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.metric import Freshness
 from streaming.contracts.conditions import RULES
+from streaming.contracts.sampled_conditions import SAMPLED_RULES
 from streaming.contracts.state import BrokerState, ClusterState
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_CHANGES, PARTITION_STATE_TABLE
 from streaming.errors import ConfigurationError
@@ -37,6 +38,8 @@ _FRESHNESS: Final = frozenset({Freshness.STATE, Freshness.NOT_REQUIRED})
 _METRICS: Final = {metric.name: metric for metric in CATALOGUE}
 CONDITION: Final = "kafka_replication_condition_since_seconds"
 _CONDITIONS: Final = re.compile(rf'{CONDITION}\{{[^}}]*?\bcondition=~?"([\w|]+)"')
+_KEPT: Final = {*RULES, *SAMPLED_RULES}
+"""The conditions of which tables have the past."""
 _OF_RULES: Final = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
 # Replaced by a space, in this order: what may contain words that are no metrics.
 _NOT_NAMES: Final = tuple(
@@ -137,7 +140,7 @@ class Judgement:
         names = sorted(self._read(expression) - _OF_RULES)
         if foreign := [name for name in names if name not in _METRICS]:
             return f"reads {foreign[0]}, which isrwatch export does not expose"
-        if passing := [condition for condition in _conditions_in(expression) if condition not in RULES]:
+        if passing := [condition for condition in _conditions_in(expression) if condition not in _KEPT]:
             return f"reads the condition {passing[0]}, whose past no table keeps"
         of_conditions = {CONDITION} if _CONDITIONS.search(expression) else set()
         if passing := [name for name in names if not has_history(_METRICS[name]) and name not in of_conditions]:

@@ -18,6 +18,7 @@ from exporters.read_model.conditions import (
     lost_log,
     offline_directories,
     open_spells,
+    volume_of,
     voters_behind,
 )
 from exporters.read_model.health_reasons import (
@@ -30,9 +31,8 @@ from exporters.read_model.health_reasons import (
 )
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.conditions import RULES, Condition
-from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS
 from streaming.contracts.standing import standing
-from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES, SOURCE_PROGRESS
+from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES, SAMPLED_CONDITIONS, SOURCE_PROGRESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     from streaming.contracts.conditions import Spell
     from streaming.contracts.state import PartitionState
 
-RESTS_ON: Final = tuple(
-    table.name for table in (PARTITION_CHANGES, SOURCE_PROGRESS, CONDITIONS, LOG_DIRECTORIES, QUORUM_MEMBERS)
-)
+RESTS_ON: Final = tuple(table.name for table in (PARTITION_CHANGES, SOURCE_PROGRESS, CONDITIONS, SAMPLED_CONDITIONS))
 """The tables without which something could be wrong unnoticed; while state tables are damaged, changes replace them."""
 IGNORABLE: Final = tuple(condition for condition in SEVERITIES if condition not in BLIND)
 
@@ -275,7 +273,7 @@ def broker_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]
     was_down = {_broker_of(spell) for spell in open_spells(cluster, Condition.BROKER_DOWN)}
     down = {*_brokers_away(cluster), *(lacking & was_down)} - announced
     yield from _of_brokers(cluster, Condition.BROKER_DOWN, down, age)
-    behind = {each.node for each in voters_behind(cluster)}
+    behind = {int(each.subject) for each in voters_behind(cluster)}
     yield from _of_brokers(
         cluster, Condition.PLANNED_WORK, announced & {*_brokers_away(cluster), *lacking, *behind}, age
     )
@@ -305,21 +303,28 @@ def _brokers_away(cluster: ClusterSnapshot) -> Iterator[int]:
 
 def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]:
     """Yield which log directories are offline, and which voters are behind, as of the newest samples."""
-    directories = offline_directories(cluster)
+    rows, directories = cluster.samples, offline_directories(cluster)
+    sampled = {(each.broker, each.log_dir): each.collected_at for each in rows.log_directories or ()}
     yield from reason_of(
         Condition.LOG_DIRECTORY_OFFLINE,
-        [(each.broker, each.log_dir) for each in directories],
-        lambda each: f"{each[1]} of broker {each[0]}",
-        age_seconds=_oldest((each.collected_at for each in directories), now),
+        directories,
+        lambda each: "{1} of broker {0}".format(*volume_of(each)),
+        order=volume_of,
+        since=attrgetter("since"),
+        age_seconds=_oldest((sampled.get(volume_of(each), each.shown_at) for each in directories), now),
     )
-    announced = announced_brokers(cluster, now)
-    behind = [each for each in voters_behind(cluster) if each.node not in announced]
+    announced, heard = (
+        announced_brokers(cluster, now),
+        {row.node: row.collected_at for row in rows.quorum_members or ()},
+    )
+    behind = {int(each.subject): each for each in voters_behind(cluster)}
+    behind = {node: each for node, each in behind.items() if node not in announced}
     yield from reason_of(
         Condition.QUORUM_VOTER_BEHIND,
-        [(each.node, each.last_caught_up_at) for each in behind],
-        lambda each: f"voter {each[0]}",
-        since=lambda each: each[1],
-        age_seconds=_oldest((each.collected_at for each in behind), now),
+        behind,
+        lambda node: f"voter {node}",
+        since=lambda node: behind[node].since,
+        age_seconds=_oldest((heard.get(node, each.shown_at) for node, each in behind.items()), now),
     )
 
 

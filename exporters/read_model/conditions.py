@@ -1,4 +1,4 @@
-"""Conditions that are raised at a time: those of the rows, the exporter's own, and those that samples show. Pure.
+"""Conditions that are raised at a time: those of the rows of two tables, and the exporter's own. Pure.
 
 Values in, values out: which rows the table has, what a snapshot shows, the time. Each is one series, whose labels are
 the first five fields of :class:`Raised`.
@@ -10,7 +10,9 @@ the first five fields of :class:`Raised`.
 #   nothing ends. So the series of a condition outlives a collector, a job or a bus that is down.
 # - While their table cannot be read nothing begins or ends either: an alert is not resolved because nothing can be
 #   read, and none begins under a name that the table may have changed since. The table is a condition of its own then.
-# - What rests on samples lasts until a newer sample of the same thing says otherwise, however old it is.
+# - What rests on samples is spells, too: ``contracts.sampled_conditions``. They last until a newer sample of the same
+#   thing says otherwise, however old it is. What explains them besides samples is looked up here: moves that fill a
+#   volume, announced work on a voter, a broker that is gone for good, topics that do not count.
 # - A broker with a log directory that is offline is not under-replicated, too: the directory says why.
 # - What the exporter finds about itself and about freshness depends on the time of the scrape. A dead job is one
 #   condition, not one of each cluster behind it.
@@ -24,38 +26,39 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from exporters.read_model.cluster_samples import behind_seconds, is_reassigned
+from exporters.read_model.cluster_samples import is_reassigned
 from exporters.read_model.snapshot import SECOND
 from streaming.alert_settings import rules_of
 from streaming.contracts.conditions import RULES, TOPICS_NAMED, WINDOW, Condition, Rule, Spell
 from streaming.contracts.events import Severity
 from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.sampled_conditions import DISK_LIMITS, PACE, SAMPLED_RULES
 from streaming.contracts.standing import standing
 from streaming.name_patterns import patterns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from exporters.read_model.cluster_samples import LogDirectoryRow, QuorumMemberRow
-    from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot, SourceProgress
+    from exporters.read_model.cluster_samples import QuorumMemberRow
+    from exporters.read_model.snapshot import ClusterSnapshot, SourceProgress
     from streaming.alert_settings import AlertsSettings
+    from streaming.contracts.sampled_conditions import SampledSpell
 
 OWN_RULES: Final = {
     condition: Rule(severity, 0, kept=0)
     for severity, conditions in {
         Severity.CRITICAL: (
-            Condition.JOB_DOWN, Condition.DATA_STALE, Condition.NO_CONTROLLER, Condition.DISK_FILLS_UP,
+            Condition.JOB_DOWN, Condition.DATA_STALE, Condition.NO_CONTROLLER,
         ),
         Severity.WARNING: (
             Condition.NO_DATA, Condition.TABLE_UNREADABLE, Condition.SERIES_LEFT_OUT, Condition.PRIMARY_SOURCE_LOST,
-            Condition.SAMPLES_STALE, Condition.LOG_DIRECTORY_OFFLINE, Condition.DISK_NEARLY_FULL,
-            Condition.QUORUM_VOTER_BEHIND, Condition.HANGING_TRANSACTION,
+            Condition.SAMPLES_STALE,
         ),
     }.items()
     for condition in conditions
 }  # fmt: skip
 """Rules of what the exporter derives. They are raised at once; ``for`` of an alert lets them last."""
-ALL_RULES: Final = {**RULES, **OWN_RULES}
+ALL_RULES: Final = {**RULES, **SAMPLED_RULES, **OWN_RULES}
 
 
 class Raised(NamedTuple):
@@ -164,7 +167,7 @@ def raised(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) -> 
 
 
 def _of_cluster(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Raised]:
-    with_offline_disk = {str(each.broker) for each in offline_directories(cluster)}
+    with_offline_disk = {str(volume_of(each)[0]) for each in offline_directories(cluster)}
     for each in _of_rows(cluster, inputs):
         if each.condition is not Condition.UNDER_REPLICATED or each.subject not in with_offline_disk:
             yield each
@@ -321,69 +324,25 @@ def _collector(source: str) -> str:
     return source.partition(":")[2]
 
 
-# Conditions that the newest samples show.
+# Spells of what samples show: the rows of the table ``sampled_conditions``.
 
 
-class DiskLimit(NamedTuple):
-    """A volume is short of space below a share that is free, or below twice that if it is full within some time."""
-
-    free_share: float
-    seconds_until_full: float
-
-
-DISK_LIMITS: Final = {
-    Condition.DISK_FILLS_UP: DiskLimit(0.05, 2 * 3600),
-    Condition.DISK_NEARLY_FULL: DiskLimit(0.15, 24 * 3600),
-}
 PACE_AFTER_MOVE: Final = WINDOW
 """The pace of a volume is measured over 20 minutes: for so long after a reassignment it has that in it."""
-QUORUM_BEHIND_SECONDS: Final = 10.0
-"""A voter fetches twice a second: one that lacks records for so long is down, hangs, or is cut off."""
 
 
 def _of_samples(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[OwnCondition]:
-    yield from _of_disks(cluster)
     announced = announced_brokers(cluster, inputs.now)
-    for member in voters_behind(cluster):
-        if member.node not in announced:
-            yield Condition.QUORUM_VOTER_BEHIND, str(member.node), member.last_caught_up_at or member.collected_at
-    for row in cluster.samples.transactions or ():
-        since = row.started_at or row.collected_at
-        for topic in {each.rpartition("-")[0] for each in row.transaction_partitions or () if row.is_hanging}:
-            if inputs.settings.counts(topic):
-                yield Condition.HANGING_TRANSACTION, topic, since
+    for spell in (*volumes_in_trouble(cluster), *voters_behind(cluster)):
+        if spell.condition is not Condition.QUORUM_VOTER_BEHIND or int(spell.subject) not in announced:
+            yield spell.condition, spell.subject, spell.since
+    for spell in _sampled(cluster, Condition.HANGING_TRANSACTION):
+        if inputs.settings.counts(spell.subject):
+            yield spell.condition, spell.subject, spell.since
 
 
-def _of_disks(cluster: ClusterSnapshot) -> Iterator[OwnCondition]:
-    """Yield what is wrong with volumes, since the first sample that this process read of it."""
-    for condition, subject, sampled_at in _of_volumes(cluster):
-        yield condition, subject, cluster.sampled_since.get((condition, subject), sampled_at)
-
-
-def with_first_samples(snapshot: ReplicationSnapshot, last: ReplicationSnapshot) -> ReplicationSnapshot:
-    """Return a snapshot that knows since which sample volumes are short of space or offline, as the last one did."""
-    changed: dict[str, ClusterSnapshot] = {}
-    for cluster_id, cluster in snapshot.clusters.items():
-        before = last.clusters.get(cluster_id)
-        if before is cluster:
-            continue
-        earlier = {} if before is None else before.sampled_since
-        since = {(condition, subject): at for condition, subject, at in _of_volumes(cluster)}
-        since = {key: min(at, earlier.get(key, at)) for key, at in since.items()}
-        if since != cluster.sampled_since:
-            changed[cluster_id] = replace(cluster, sampled_since=since)
-    return replace(snapshot, clusters={**snapshot.clusters, **changed}) if changed else snapshot
-
-
-def _of_volumes(cluster: ClusterSnapshot) -> Iterator[OwnCondition]:
-    moves = _is_filled_by_moves(cluster)
-    for row in _directories(cluster):
-        subject = f"{row.broker}:{row.log_dir}"
-        if not row.is_online:
-            yield Condition.LOG_DIRECTORY_OFFLINE, subject, row.collected_at
-        for condition, limit in DISK_LIMITS.items():
-            if _is_short(row, limit, is_filled_by_moves=moves):
-                yield condition, subject, row.collected_at
+def _sampled(cluster: ClusterSnapshot, *conditions: Condition) -> list[SampledSpell]:
+    return [each for each in cluster.sampled_conditions if each.condition in conditions]
 
 
 def announced_brokers(cluster: ClusterSnapshot, now: int) -> frozenset[int]:
@@ -395,27 +354,27 @@ def announced_brokers(cluster: ClusterSnapshot, now: int) -> frozenset[int]:
     )
 
 
-def offline_directories(cluster: ClusterSnapshot) -> list[LogDirectoryRow]:
-    """Return the log directories that are offline, as of the newest sample of each."""
-    return [each for each in _directories(cluster) if not each.is_online]
-
-
-def _directories(cluster: ClusterSnapshot) -> list[LogDirectoryRow]:
-    """Return the log directories of every broker that is not gone for good."""
+def volumes_in_trouble(cluster: ClusterSnapshot) -> list[SampledSpell]:
+    """Return what lasts of log directories, of brokers that are not gone for good; no pace that moves explain."""
+    moves = _is_filled_by_moves(cluster)
     gone = {
         number
         for number, broker in cluster.brokers.items()
         if not broker.is_registered and not cluster.counts.hosted.get(number)
     }
-    return [each for each in cluster.samples.log_directories or () if each.broker not in gone]
+    spells = _sampled(cluster, Condition.LOG_DIRECTORY_OFFLINE, *DISK_LIMITS)
+    return [each for each in spells if volume_of(each)[0] not in gone and not (moves and each.part == PACE)]
 
 
-def _is_short(row: LogDirectoryRow, limit: DiskLimit, *, is_filled_by_moves: bool) -> bool:
-    if row.usable_bytes is None or not row.total_bytes:
-        return False
-    share, left = row.usable_bytes / row.total_bytes, row.seconds_until_full
-    is_filling = left is not None and left < limit.seconds_until_full and not is_filled_by_moves
-    return share < limit.free_share or (is_filling and share < 2 * limit.free_share)
+def volume_of(spell: SampledSpell) -> tuple[int, str]:
+    """Return broker and log directory of a spell of a volume."""
+    broker, _, log_dir = spell.subject.partition(":")
+    return int(broker), log_dir
+
+
+def offline_directories(cluster: ClusterSnapshot) -> list[SampledSpell]:
+    """Return the spells of log directories that are offline."""
+    return [each for each in volumes_in_trouble(cluster) if each.condition is Condition.LOG_DIRECTORY_OFFLINE]
 
 
 def _is_filled_by_moves(cluster: ClusterSnapshot) -> bool:
@@ -427,14 +386,6 @@ def _is_filled_by_moves(cluster: ClusterSnapshot) -> bool:
     return any(each.ended_at is None or until - each.ended_at < PACE_AFTER_MOVE for each in moves)
 
 
-def voters_behind(cluster: ClusterSnapshot) -> list[QuorumMemberRow]:
-    """Return the voters of the quorum that have not caught up with its leader, as of the newest samples."""
-    members = cluster.samples.quorum_members or ()
-    leader = next((each for each in members if each.node == each.controller), None)
-    if leader is None:
-        return []
-    return [each for each in members if each.is_voter and _behind(each, leader) > QUORUM_BEHIND_SECONDS]
-
-
-def _behind(member: QuorumMemberRow, leader: QuorumMemberRow) -> float:
-    return behind_seconds(member.last_caught_up_at, leader.last_caught_up_at) or 0.0
+def voters_behind(cluster: ClusterSnapshot) -> list[SampledSpell]:
+    """Return the spells of voters of the quorum that have not caught up with its leader."""
+    return _sampled(cluster, Condition.QUORUM_VOTER_BEHIND)

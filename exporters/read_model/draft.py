@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes, EventRow
     from streaming.contracts.conditions import Spell
     from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
+    from streaming.contracts.sampled_conditions import SampledSpell
     from streaming.contracts.state import BrokerState, ObservedTime
     from streaming.delta.incidents.closed import IncidentCounts
     from streaming.delta.state import Configs
@@ -52,13 +53,14 @@ class SnapshotDraft:
     events: list[EventRow] = field(default_factory=list)
     incidents: Mapping[str, ClusterIncidents] | None = None
     conditions: Mapping[str, tuple[Spell, ...]] = field(default_factory=dict)
+    sampled_conditions: Mapping[str, tuple[SampledSpell, ...]] = field(default_factory=dict)
     expired_incidents: IncidentCounts = field(default_factory=Counter)
     counted_since: int | None = None
 
     def __post_init__(self) -> None:
         """Keep incidents and conditions until others are put, and since when is counted."""
         self.incidents = self.last.incidents
-        self.conditions = self.last.conditions
+        self.conditions, self.sampled_conditions = self.last.conditions, self.last.sampled_conditions
         self.counted_since = self.last.counted_since
 
     def cluster(self, cluster_id: str, name: str) -> ClusterDraft:
@@ -111,6 +113,13 @@ class SnapshotDraft:
             if cluster.conditions_until is not None or before.get(cluster_id, ()) != spells.get(cluster_id, ()):
                 self.cluster(cluster_id, cluster.name).conditions_until = None
 
+    def put_sampled_conditions(self, spells: Mapping[str, tuple[SampledSpell, ...]]) -> None:
+        """Take over what lasts of what samples show, of every cluster; a cluster that is not named has nothing."""
+        before, self.sampled_conditions = self.sampled_conditions, spells
+        for cluster_id, cluster in self.last.clusters.items():
+            if before.get(cluster_id, ()) != spells.get(cluster_id, ()):
+                self.cluster(cluster_id, cluster.name)
+
     def stop_conditions(self) -> None:
         """Keep the spells of every cluster, as of the time up to which they could be read."""
         for cluster in self.every_cluster():
@@ -133,6 +142,7 @@ class SnapshotDraft:
             else self.last.recent_events,
             incidents=self.incidents,
             conditions=self.conditions,
+            sampled_conditions=self.sampled_conditions,
             counted_since=self.counted_since,
         )  # fmt: skip
 
@@ -145,6 +155,7 @@ class SnapshotDraft:
             finished,
             incidents=incidents,
             conditions=self.conditions.get(cluster_id, ()),
+            sampled_conditions=self.sampled_conditions.get(cluster_id, ()),
             watermark_read_at=watermark_read_at,
         )
 

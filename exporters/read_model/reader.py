@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from exporters.read_model.conditions import with_first_samples
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.events import newest_events
 from exporters.read_model.samples import IsrMeters
@@ -234,8 +233,9 @@ class TablesReader:
         draft.counted_since = self._changes.created_at if self._changes is not None else draft.counted_since
         has_news = draft.drafts or draft.incidents is not self.snapshot.incidents
         has_news = has_news or draft.conditions is not self.snapshot.conditions
+        has_news = has_news or draft.sampled_conditions is not self.snapshot.sampled_conditions
         if has_news or version != self.snapshot.version:
-            self.snapshot = with_first_samples(draft.finish(version, read_at, EVENTS_KEPT), self.snapshot)
+            self.snapshot = draft.finish(version, read_at, EVENTS_KEPT)
         elif read_at != self.snapshot.read_at:
             self.snapshot = replace(self.snapshot, read_at=read_at)
 

@@ -29,10 +29,18 @@ from exporters.read_model.samples import (
     read_rows,
 )
 from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes
-from exporters.read_model.spells import keep_conditions, put_conditions
+from exporters.read_model.spells import keep_conditions, keep_sampled_conditions, put_conditions, put_sampled_conditions
 from streaming.contracts import sample_tables
 from streaming.contracts.conditions import Spell
-from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, CONDITIONS, INCIDENTS, SOURCE_PROGRESS
+from streaming.contracts.sampled_conditions import SampledSpell
+from streaming.contracts.tables import (
+    BROKER_STATE_TABLE,
+    CLUSTER_STATE_TABLE,
+    CONDITIONS,
+    INCIDENTS,
+    SAMPLED_CONDITIONS,
+    SOURCE_PROGRESS,
+)
 from streaming.delta.log.queries import columns_of, open_ours, query, quoted, rows_as
 from streaming.delta.log.table_log import BEFORE_FIRST, has_moved
 from streaming.errors import IsrwatchError
@@ -181,6 +189,9 @@ SIDE_CONTENTS: Final = (
     SideContent(CLUSTER_STATE_TABLE, _few(put_times), drop_times, quoted(TIMES_COLUMNS)),
     SideContent(BROKER_STATE_TABLE, _few(put_advice), drop_advice, quoted(ADVICE_COLUMNS)),
     SideContent(CONDITIONS, _few(put_conditions), keep_conditions, quoted(Spell._fields)),
+    SideContent(
+        SAMPLED_CONDITIONS, _few(put_sampled_conditions), keep_sampled_conditions, quoted(SampledSpell._fields)
+    ),
     SideContent(INCIDENTS, _read_incidents, drop_incidents, f"{quoted(INCIDENT_COLUMNS)}, {IS_OVER_SELECTED}"),
 )
 

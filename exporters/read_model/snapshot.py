@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from exporters.read_model.cluster_samples import PartitionOffsets
-    from streaming.contracts.conditions import Condition, Spell
+    from streaming.contracts.conditions import Spell
+    from streaming.contracts.sampled_conditions import SampledSpell
 
 SECOND: Final = 1_000_000
 RECENT_MICROS: Final = 3600 * SECOND
@@ -211,7 +212,7 @@ class ClusterSnapshot:
         incidents: None while there is no table of them.
         conditions: spells that last or ended lately; while their table cannot be read those that it had.
         conditions_until: up to when they could be read, None while they can be.
-        sampled_since: when what is wrong with a volume was first sampled, by condition and volume.
+        sampled_conditions: spells that last of what samples show; while their table cannot be read those that did.
         watermark_read_at: when its newest watermark was first read, by this machine's clock.
         isr_meters: broker to the ISR shrinks and expands that it made as leader, since this process began to read.
     """
@@ -235,7 +236,7 @@ class ClusterSnapshot:
     incidents: ClusterIncidents | None = None
     conditions: tuple[Spell, ...] = ()
     conditions_until: int | None = None
-    sampled_since: Mapping[tuple[Condition, str], int] = field(default_factory=dict)
+    sampled_conditions: tuple[SampledSpell, ...] = ()
     watermark_read_at: int | None = None
     isr_meters: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -322,7 +323,7 @@ class ReplicationSnapshot:
         version, read_at: of ``partition_changes``, ``NO_TABLE`` before there is one; and when it was read.
         recent_events: newest last.
         incidents: by cluster id, those without any left out; None while there is no table of them.
-        conditions: the same of their spells, as far as they were ever read.
+        conditions, sampled_conditions: the same of their spells, as far as they were ever read.
         counted_since: when the counters were 0; None before there is a table.
         number: of two snapshots, the one that was made later has the higher one.
     """
@@ -333,5 +334,6 @@ class ReplicationSnapshot:
     recent_events: tuple[EventRow, ...] = ()
     incidents: Mapping[str, ClusterIncidents] | None = None
     conditions: Mapping[str, tuple[Spell, ...]] = field(default_factory=dict)
+    sampled_conditions: Mapping[str, tuple[SampledSpell, ...]] = field(default_factory=dict)
     counted_since: int | None = None
     number: int = field(init=False, default_factory=count().__next__)

@@ -1,4 +1,4 @@
-"""Rows of the table of conditions: read, and kept as of then while they cannot be read. Theory: ``conditions``."""
+"""Rows of the tables of conditions: read, and kept as of then while they cannot be read. Theory: ``conditions``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.contracts.conditions import RECENT, SECOND, Condition, Spell
+from streaming.contracts.sampled_conditions import SampledSpell
 from streaming.delta.log.queries import columns_of, rows_as
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _ALL: Final = frozenset(Condition)
 """A newer job may write others."""
+_ALL_NAMES: Final = pa.array(list(Condition), pa.string())
 _LONG: Final = 600 * SECOND
 """Shorter spells are raised by what follows them, or not at all."""
 
@@ -51,3 +53,18 @@ def put_conditions(draft: SnapshotDraft, rows: pa.Table) -> None:
 def keep_conditions(draft: SnapshotDraft) -> None:
     """Keep the rows that were read last, as of then: see the theory above."""
     draft.stop_conditions()
+
+
+def put_sampled_conditions(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Take over which spells last of what samples show, of every cluster."""
+    spells: dict[str, tuple[SampledSpell, ...]] = {}
+    if {*SampledSpell._fields} <= {*rows.column_names}:
+        lasting = rows.filter(pc.and_(pc.is_null(rows["ended_at"]), pc.is_in(rows["condition"], _ALL_NAMES)))
+        for each in rows_as(SampledSpell, columns_of(lasting, SampledSpell._fields), lasting.num_rows):
+            spell = each._replace(condition=Condition(each.condition))
+            spells[spell.cluster_id] = (*spells.get(spell.cluster_id, ()), spell)
+    draft.put_sampled_conditions({cluster_id: tuple(sorted(some)) for cluster_id, some in spells.items()})
+
+
+def keep_sampled_conditions(_draft: SnapshotDraft) -> None:
+    """Keep what lasted when the rows were read last."""

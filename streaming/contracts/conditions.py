@@ -53,7 +53,11 @@ RECENT: Final = 2 * HOUR
 
 
 class Condition(StrEnum):
-    """Trouble of a cluster. The job writes spells of the first group; the exporter derives the others when it reads."""
+    """Trouble of a cluster.
+
+    The job writes spells of the first group, and in a table of its own of the last one (``sampled_conditions``); the
+    exporter derives the others when it reads.
+    """
 
     OFFLINE = "offline_partitions"
     """Partitions have no leader."""
@@ -101,6 +105,7 @@ class Condition(StrEnum):
     """The metadata log is not read any more, polling took over."""
     SAMPLES_STALE = "samples_stale"
     """Samples are old although the partitions are observed."""
+
     LOG_DIRECTORY_OFFLINE = "log_directory_offline"
     """A log directory of a broker is offline."""
     DISK_FILLS_UP = "disk_fills_up"

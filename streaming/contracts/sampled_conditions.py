@@ -11,9 +11,9 @@ depends on anything else (moves that fill a disk, announced work, topics that do
 #   new leader has not heard of is neither behind nor not.
 # - A spell begins with the first row that shows trouble, and its ``since`` is fixed then. It ends only with a newer row
 #   that shows it is over, at the time of that row, or when an answer of whoever reports the thing leaves it out, at the
-#   time of that answer. The samples of an answer come one by one, so that is believed at the next answer: until then
-#   ``left_out_at`` keeps the time. A reporter that is silent neither begins nor ends anything; after ``GIVEN_UP`` it is
-#   gone on purpose.
+#   time of that answer. The samples of an answer come one by one, so that is believed at the next answer, whatever that
+#   has: until then ``left_out_at`` keeps the time. A reporter that is silent neither begins nor ends anything; after
+#   ``GIVEN_UP`` it is gone on purpose.
 # - So the rows that the newest tables forget after a minute count here for longer, and a spell remembers its reporter.
 # - Every step compares times: a row that is not newer than the begin of the newest spell of its key, or than its end,
 #   changes nothing. So the fold of any samples over spells that already hold them gives the same spells, and spells are
@@ -31,7 +31,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from streaming.contracts.columns import columns_of
-from streaming.contracts.conditions import HOUR, SECOND, Condition
+from streaming.contracts.conditions import HOUR, SECOND, Condition, Rule
+from streaming.contracts.events import Severity
 from streaming.contracts.identifiers import ClusterId, Micros
 
 if TYPE_CHECKING:
@@ -45,6 +46,18 @@ GIVEN_UP: Final = 24 * HOUR
 """What nobody has answered about for so long, while others of its cluster answered, was given up on purpose."""
 PACE: Final = "pace"
 """Part of a volume that is short of space because of how fast it fills: moves of partitions may explain that."""
+
+SAMPLED_RULES: Final = {
+    condition: Rule(severity, 0, kept=0)
+    for condition, severity in {
+        Condition.DISK_FILLS_UP: Severity.CRITICAL,
+        Condition.LOG_DIRECTORY_OFFLINE: Severity.WARNING,
+        Condition.DISK_NEARLY_FULL: Severity.WARNING,
+        Condition.QUORUM_VOTER_BEHIND: Severity.WARNING,
+        Condition.HANGING_TRANSACTION: Severity.WARNING,
+    }.items()
+}
+"""Rules of what samples show. It is raised at once; ``for`` of an alert lets it last."""
 
 
 class SampledSpell(NamedTuple):

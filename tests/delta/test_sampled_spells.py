@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.columns import Table
-from streaming.contracts.conditions import HOUR, SECOND, Condition
+from streaming.contracts.conditions import HOUR, SECOND
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from streaming.contracts.sampled_conditions import GIVEN_UP, PACE, SampledSpell
 from streaming.contracts.tables import SAMPLED_CONDITIONS
@@ -127,7 +128,7 @@ def test_the_pace_of_a_volume_is_a_part_of_its_own() -> None:
     stored = Stored(LOG_DIRECTORIES)
     for number in range(5):
         stored.apply([directory(600 * number, free=28 - 2 * number)])
-    assert shown(stored) == [("disk_nearly_full", "1:/d", PACE, 1200, 1200, None)]
+    assert shown(stored) == [("disk_nearly_full", "1:/d", PACE, 600, 600, None)]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -221,53 +222,51 @@ def test_a_key_begins_at_its_first_bad_row_again_after_history_has_let_go_of_it(
 # Any cut.
 
 
-AT = st.integers(0, 30).map(lambda step: step * 20)
+GAPS = st.sampled_from([0, 1, 20, 20, 20, 50, 200, 4_000, 90_000])
+
+
+def log_of(draw: st.DrawFn, answer: Callable[[float, int], list[Row]], reporters: int = 2) -> list[Row]:
+    """Give answers of some reporters; some are silent for up to two days, and some parts of the log come twice."""
+    at, last, log = 0.0, dict[int, float](), list[Row]()
+    for gap in draw(st.lists(GAPS, min_size=1, max_size=8)):
+        at, reporter = at + gap, draw(st.integers(1, reporters))
+        moment = max(at - draw(st.sampled_from([0, 0, 0, 15])), last.get(reporter, -1.0) + 1)
+        last[reporter] = moment
+        log += answer(moment, reporter)
+        if draw(st.integers(0, 5)) == 0:
+            log += log[draw(st.integers(0, len(log))) :]
+    return log
 
 
 @st.composite
 def logs_of_directories(draw: st.DrawFn) -> list[Row]:
-    """Answers of two brokers, of one or two directories; some late, some at the moment of another one."""
-    log: list[Row] = []
-    for at in _moments(draw):
-        broker, names = draw(st.integers(1, 2)), draw(st.sampled_from(["a", "b", "ab", "ba"]))
-        states = [draw(st.sampled_from(((50, True), (3, True), (None, False), (12, True)))) for _ in names]
-        log += [
-            directory(at, broker=broker, free=free, is_online=is_online, name=name)
-            for name, (free, is_online) in zip(names, states, strict=True)
-        ]
-    return log
+    def answer(at: float, broker: int) -> list[Row]:
+        states = st.sampled_from(((50, True), (3, True), (None, False), (12, True)))
+        rows = ((name, draw(states)) for name in draw(st.sampled_from(["a", "b", "ab", "ba"])))
+        return [directory(at, broker=broker, free=free, is_online=online, name=name) for name, (free, online) in rows]
 
-
-def _moments(draw: st.DrawFn) -> list[float]:
-    """Give times that mostly grow; some are late, and there is silence of up to two days."""
-    at, moments = 0.0, list[float]()
-    for gap in draw(st.lists(st.sampled_from([0, 1, 20, 20, 20, 50, 200, 4_000, 90_000, -15]), min_size=1, max_size=14)):
-        at = max(0.0, at + gap)
-        moments.append(at)
-    return moments
+    return log_of(draw, answer)
 
 
 @st.composite
 def logs_of_voters(draw: st.DrawFn) -> list[Row]:
-    lags = st.sampled_from([0.0, 11.0, None])
-    return [
-        row
-        for at in dict.fromkeys(_moments(draw))
-        for row in voters(at, **{name: draw(lags) for name in draw(st.sampled_from([(), ("n2",), ("n2", "n3")]))})
-    ]
+    def answer(at: float, _reporter: int) -> list[Row]:
+        lags = st.sampled_from([0.0, 11.0, None])
+        return voters(at, **{name: draw(lags) for name in draw(st.sampled_from([(), ("n2",), ("n2", "n3")]))})
+
+    return log_of(draw, answer, reporters=1)
 
 
 @st.composite
 def logs_of_transactions(draw: st.DrawFn) -> list[Row]:
-    """Answers of two brokers between which transactions move."""
-    log: list[Row] = []
-    for at in dict.fromkeys(_moments(draw)):
-        reporter = draw(st.integers(1, 2))
-        for producer in draw(st.sampled_from([(), (7,), (8,), (7, 8)])):
-            partitions = draw(st.sampled_from([(), ("orders-0",), ("orders-0", "tmp-1"), ("tmp-0",)]))
-            log.append(hanging(at, producer, *partitions, reporter=reporter))
-        log.append(reported(at, reporter))
-    return log
+    """Transactions move from one of the brokers to the other."""
+    partitions = st.sampled_from([(), ("orders-0",), ("orders-0", "tmp-1"), ("tmp-0",)])
+
+    def answer(at: float, broker: int) -> list[Row]:
+        producers = draw(st.sampled_from([(), (7,), (8,), (7, 8)]))
+        return [*(hanging(at, each, *draw(partitions), reporter=broker) for each in producers), reported(at, broker)]
+
+    return log_of(draw, answer)
 
 
 LOGS = st.one_of(
@@ -288,7 +287,10 @@ LOGS = st.one_of(
 def test_any_cut_gives_the_same_spells(
     kind_and_log: tuple[Table, list[Row]], cuts: set[int], killed: set[int], restarted: set[int], stored_at: set[int]
 ) -> None:
-    """Where the job is killed, the batch comes again, from the last place that was stored; a start reads its tables."""
+    """Where the job is killed, the batch comes again, from the last place that was stored; a start reads its tables.
+
+    But for the pace of a volume: where a batch ends within an answer, its table begins to measure it again.
+    """
     table, log = kind_and_log
     singly = Stored(table)
     for sample in log:
@@ -304,10 +306,13 @@ def test_any_cut_gives_the_same_spells(
             stored.start()
             stored.apply(log[progress:end])
         progress = end if end in stored_at else progress
-    assert shown(stored) == shown(singly)
-    assert stored.found == singly.found
+    assert without_pace(stored) == without_pace(singly)
     stored.apply(log)
-    assert stored.found == singly.found, "samples that come again change nothing"
+    assert without_pace(stored) == without_pace(singly), "samples that come again change nothing"
+
+
+def without_pace(stored: Stored) -> set[SampledSpell]:
+    return {each for each in stored.found if each.part != PACE}
 
 
 @settings(max_examples=examples(50), deadline=None)
@@ -330,10 +335,9 @@ def test_a_batch_of_one_round_is_not_cut() -> None:
 def test_a_spell_of_a_newer_job_is_left_alone() -> None:
     stored = Stored(LOG_DIRECTORIES)
     stored.apply([directory(0, free=1)])
-    other = Condition.DISK_FILLS_UP
     rows = stored.spells.to_pylist()
     rows[0] |= {"condition": "of_a_newer_job"}
     stored.spells = pa.Table.from_pylist(rows, schema=stored.spells.schema)
     stored.start()
     stored.apply([directory(30, free=50)])
-    assert {row["condition"] for row in stored.spells.to_pylist()} >= {"of_a_newer_job"} - {other}
+    assert "of_a_newer_job" in {row["condition"] for row in stored.spells.to_pylist()}

@@ -15,8 +15,9 @@ from exporters.read_model.events import put_incidents
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.side_tables import SIDE_CONTENTS
 from exporters.read_model.snapshot import ReplicationSnapshot
-from exporters.read_model.spells import put_conditions
+from exporters.read_model.spells import put_conditions, put_sampled_conditions
 from streaming.contracts.codec import encode
+from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import SourceLag, SourceState
 from streaming.contracts.tables import CONDITIONS
@@ -25,6 +26,7 @@ from streaming.delta.incidents.rows import SCHEMA
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.queries import plain as plain_times
 from streaming.delta.samples.newest import Newest
+from streaming.delta.samples.sampled_spells import SampledSpells
 from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
 from streaming.jobs.shards.samples import TABLE_OF, read_samples
 from streaming.jobs.streams import bus_source
@@ -79,6 +81,7 @@ class ExposedPlay:
         self._newest = {
             kind: Newest(table, plain_times(arrow_schema(table).empty_table())) for kind, table in TABLE_OF.items()
         }
+        self._sampled, self._rows_of_sampled = SampledSpells(), dict[ClusterId, pa.Table]()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is rendered: it is rendered again from the snapshot."""
@@ -124,8 +127,11 @@ class ExposedPlay:
             draft.cluster(source.cluster_id, source.cluster).put_source(source, Channel.SAMPLES, lag)
         for kind, rows in read_samples(pa.Table.from_pylist(told, schema=bus_source.SCHEMA)).columns.items():
             if len(rows):
-                self._newest[kind].take(rows)
+                self._sampled.take(self._newest[kind], rows)
                 _CONTENTS[TABLE_OF[kind].name].read(None, self._newest[kind].rows)(draft)  # type: ignore[arg-type]
+        self._rows_of_sampled |= self._sampled.changed()
+        if self._rows_of_sampled:
+            put_sampled_conditions(draft, pa.concat_tables(self._rows_of_sampled.values()))
         self._snapshot = draft.finish(self._snapshot.version, now, 0)
 
     def scrape(self, now: int) -> str:

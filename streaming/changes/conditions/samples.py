@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.contracts.conditions import HOUR
 from streaming.contracts.identifiers import ClusterId, Micros
@@ -68,14 +68,14 @@ class SampledFold:
     def _find(self, finding: Finding, forgotten_after: int) -> None:
         spell, at = self.spells.get(finding.key), Micros(finding.at)
         if spell is not None and spell.ended_at is None:
-            spell = self._unless_given_up(spell, at, forgotten_after)
+            spell = self._unless_over(spell, at, forgotten_after)
         if spell is None or spell.ended_at is not None:
             if finding.is_wrong and (spell is None or at > (spell.ended_at or 0)):
                 self._begin(finding)
         elif finding.is_wrong is not False:
             self._last(spell, finding)
         elif at > spell.began_at:
-            self._end(spell, at if spell.left_out_at is None else min(at, spell.left_out_at))
+            self._end(spell, at)
 
     def _begin(self, finding: Finding) -> None:
         key, at = finding.key, Micros(finding.at)
@@ -99,35 +99,38 @@ class SampledFold:
 
     def _last(self, spell: SampledSpell, finding: Finding) -> None:
         """Note that a spell lasts; this changes its row once an hour, and if someone else reports it."""
-        at = finding.at
-        if at < self._shown[spell.key]:
-            return
-        self._shown[spell.key] = at
-        shown = max(spell.shown_at, _shown(at, finding.reporter))
-        left_out_at = spell.left_out_at if spell.left_out_at is not None and at < spell.left_out_at else None
-        self._put(spell._replace(reporter=finding.reporter, shown_at=shown, left_out_at=left_out_at))
+        at = Micros(finding.at)
+        if at >= self._shown[spell.key]:
+            self._shown[spell.key] = at
+            shown = max(spell.shown_at, _shown(at, finding.reporter))
+            self._put(_in_answer(spell, at)._replace(reporter=finding.reporter, shown_at=shown))
 
     def _miss(self, spell: SampledSpell, answers: Answers, mentioned: int | None) -> None:
-        """Look whether a spell of which no row is left is over."""
-        shown = self._shown[spell.key]
-        if mentioned is not None:  # by a late sample, which is in no row
-            if spell.left_out_at is not None and mentioned >= spell.left_out_at:
-                self._put(spell._replace(left_out_at=None))
+        """Look whether a spell of which no row is left is over; a late sample, which is in no row, says it is not."""
+        if mentioned is not None:
+            lasts = self._unless_over(spell, mentioned, answers.forgotten_after)
+            if lasts.ended_at is None:
+                self._put(_in_answer(lasts, mentioned))
             return
-        reporter = spell.reporter
+        reporter, present = spell.reporter, answers.answered.get((spell.cluster_id, ""), 0)
         answered = None if reporter is None else answers.answered.get((spell.cluster_id, reporter))
-        if answered is not None and answered > max(shown, spell.began_at):
-            if spell.left_out_at is None:
-                self._put(spell._replace(left_out_at=Micros(answered)))
-            elif answered > spell.left_out_at:
-                self._end(spell, spell.left_out_at)
+        if answered is None or answered <= max(self._shown[spell.key], spell.began_at):
+            self._unless_given_up(spell, present, answers.forgotten_after)
+        elif spell.left_out_at is None:
+            self._put(spell._replace(left_out_at=Micros(answered)))
         else:
-            self._unless_given_up(spell, answers.answered.get((spell.cluster_id, ""), 0), answers.forgotten_after)
+            self._unless_over(spell, answered, answers.forgotten_after)
+
+    def _unless_over(self, spell: SampledSpell, at: int, forgotten_after: int) -> SampledSpell:
+        """Return a spell that lasts as a sample of it, or an answer, finds it: over if left out of an answer before."""
+        if spell.left_out_at is not None and at > spell.left_out_at:
+            return self._end(spell, spell.left_out_at)
+        return self._unless_given_up(spell, at, forgotten_after)
 
     def _unless_given_up(self, spell: SampledSpell, at: int, forgotten_after: int) -> SampledSpell:
-        """Return a spell that lasts as it is at a time: ended if nobody has shown it for too long."""
-        patience = forgotten_after if spell.reporter is None else GIVEN_UP
-        return self._end(spell, spell.shown_at + patience) if at - spell.shown_at > patience else spell
+        """Return a spell that lasts as any sample of its cluster finds it: over if nobody has shown it for too long."""
+        until = spell.shown_at + (forgotten_after if spell.reporter is None else GIVEN_UP)
+        return self._end(spell, spell.left_out_at or until) if at > until else spell
 
     def _end(self, spell: SampledSpell, at: int) -> SampledSpell:
         ended = spell._replace(ended_at=Micros(at), left_out_at=None)
@@ -137,6 +140,11 @@ class SampledFold:
     def _put(self, spell: SampledSpell) -> None:
         if self.spells.get(spell.key) != spell:
             self.spells[spell.key] = self.changed[spell.spell_id] = spell
+
+
+def _in_answer(spell: SampledSpell, at: int) -> SampledSpell:
+    """Return a spell that an answer has which seemed to leave it out: its samples come one by one."""
+    return spell._replace(left_out_at=None) if spell.left_out_at == at else spell
 
 
 def _shown(at: int, reporter: str | None) -> Micros:

@@ -66,16 +66,18 @@ SAMPLED_KINDS: Final = {
 class SampledSpells:
     """All spells of some clusters: those that count for a fold, and the older ones as Arrow."""
 
-    def __init__(self, rows: pa.Table, days: int) -> None:
+    def __init__(self, rows: pa.Table | None = None, days: int = 0) -> None:
         """Begin with the rows of the table.
 
         Args:
-            rows: in the schema of the table.
+            rows: in the schema of the table; None: there are none.
             days: of history that is retained, as in ``RetentionPolicy``.
         """
         self._days = days
-        self._older = rows.filter(pc.invert(_is_live(rows)))
-        spells = spells_in(rows.filter(_is_live(rows)))
+        rows = _SCHEMA.empty_table() if rows is None else rows
+        is_live = _is_live(rows)
+        self._older = rows.filter(pc.invert(is_live))
+        spells = spells_in(rows.filter(is_live))
         self._spells = {spell.spell_id: spell for spell in spells}
         self._fold = SampledFold(spells)
 
@@ -133,23 +135,23 @@ class SampledSpells:
 
 
 def _is_live(rows: pa.Table) -> pa.ChunkedArray:
-    """Return which rows last, or ended shortly before the newest of their cluster."""
+    """Return which rows last, or ended shortly before the newest of their cluster; none of a newer job's conditions."""
     ended = rows["ended_at"].cast(pa.int64())
     moments = rows.select(["cluster_id"]).append_column("at", pc.coalesce(ended, rows["began_at"].cast(pa.int64())))
     newest = moments.group_by("cluster_id").aggregate([("at", "max")])
     place = pc.index_in(rows["cluster_id"], value_set=newest["cluster_id"].combine_chunks())
     oldest = pc.subtract(newest["at_max"].combine_chunks().take(place.combine_chunks()), GIVEN_UP)
-    return pc.or_(pc.is_null(ended), pc.greater_equal(ended, oldest).fill_null(True))
+    is_late = pc.or_(pc.is_null(ended), pc.greater_equal(ended, oldest).fill_null(True))
+    return pc.and_(is_late, pc.is_in(rows["condition"], value_set=_ALL))
+
+
+_ALL: Final = pa.array(list(Condition), pa.string())
 
 
 def spells_in(rows: pa.Table) -> list[SampledSpell]:
     """Read rows of the table."""
     read = rows_as(SampledSpell, columns_of(rows, SampledSpell._fields), rows.num_rows)
-    return [each._replace(condition=Condition(each.condition)) for each in read if each.condition in _ALL]
-
-
-_ALL: Final = frozenset(Condition)
-"""A newer job may write others."""
+    return [each._replace(condition=Condition(each.condition)) for each in read]
 
 
 def _judged(kind: SampledKind, rows: pa.Table, lasting: Collection[Key]) -> list[Finding]:

@@ -46,7 +46,7 @@ from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable, meters_in
 from streaming.delta.samples.newest import Newest
-from streaming.delta.samples.sampled_spells import SAMPLED_KINDS, SampledSpells, empty_spells
+from streaming.delta.samples.sampled_spells import SAMPLED_KINDS, SampledSpells
 from streaming.errors import InvalidObservation, IsrwatchError
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
 from streaming.jobs.shards.decoded_batch import decode_row, fresh_rows, newest_log_ids, newest_positions
@@ -277,7 +277,7 @@ class SampleShard(Keeper[SampleTask]):
         super().__init__()
         self._tables = task.tables
         self._rows: dict[type[Observation], Newest] = {}
-        self._spells = empty_spells()
+        self._spells = SampledSpells()
         self._meters: list[pa.Table] = []
 
     def prepare(self, task: SampleTask, clusters: AbstractSet[ClusterId]) -> None:
