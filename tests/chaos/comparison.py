@@ -80,7 +80,7 @@ def differences(stage: ChaosStage, expected: Path) -> Iterator[str]:
     tables = stage.pipeline.tables
     of_bus = {"quarantine"} if stage.lost_bus else set()
     # Rounds of one collector follow each other; of two, it depends on the order of their logs whose are compared.
-    of_copies = {"broker_speed"} if stage.copies else set[str]()
+    of_copies = {"broker_speed", "sampled_conditions"} if stage.copies else set[str]()
     for name in TABLES.keys() - NOT_COMPARED - of_bus - of_copies:
         # Numbers of incidents jump where the bus may have lost something.
         but = {"quarantined", "short_id"} if stage.lost_bus else set[str]()

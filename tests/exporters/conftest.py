@@ -113,6 +113,12 @@ class Rows:
         times = {"since": began_at, "began_at": began_at, "began_version": 1}
         return {**self.owner, **told, **times, "partitions": 1, "topics": ["orders"], "topic_count": 1, **more}
 
+    def sampled_spell(self, condition: str, subject: str, began_at: int, **more: Any) -> dict[str, Any]:
+        """Spell a spell of what samples show that lasts."""
+        told = {"spell_id": f"{condition}/{subject}/{began_at}", "condition": condition, "subject": subject, "part": ""}
+        times = {"since": began_at, "began_at": began_at, "shown_at": began_at}
+        return {**self.owner, **told, **times, "reporter": subject.partition(":")[0], **more}
+
     def source(self, at: int, **more: Any) -> dict[str, Any]:
         told = {"position": at - self.start, "sequence": 1, "observed_until": at, "collected_at": at, "duplicates": 0}
         after = {**told, "quarantined": 0, **more.pop("source_after", {})}
@@ -361,6 +367,14 @@ def put_samples(tables: Tables, rows: Rows) -> None:
         {**transaction, **known, "producer_id": 7, "started_at": rows.start + 27 * SECOND},
         {**transaction, **known, "producer_id": 8, "started_at": rows.start + 8 * SECOND},
         {**transaction, "producer_id": 9, "is_hanging": True, "transaction_partitions": [f"t-{n}" for n in range(5)]},
+    )
+    at = common["collected_at"]
+    tables.put(
+        "sampled_conditions",
+        {**rows.sampled_spell("disk_nearly_full", "1:/data-0", at), "part": "pace"},
+        rows.sampled_spell("log_directory_offline", "1:/data-1", at),
+        {**rows.sampled_spell("hanging_transaction", "t", at), "part": "9/0"},
+        rows.sampled_spell("disk_fills_up", "1:/data-0", at - 600 * SECOND, ended_at=at),
     )
     put_speeds(tables, common)
     put_settings(tables, {**common, "collected_at": rows.start - 60 * SECOND})

@@ -112,14 +112,16 @@ class SampledFold:
             if lasts.ended_at is None:
                 self._put(_in_answer(lasts, mentioned))
             return
-        reporter, present = spell.reporter, answers.answered.get((spell.cluster_id, ""), 0)
-        answered = None if reporter is None else answers.answered.get((spell.cluster_id, reporter))
-        if answered is None or answered <= max(self._shown[spell.key], spell.began_at):
-            self._unless_given_up(spell, present, answers.forgotten_after)
-        elif spell.left_out_at is None:
-            self._put(spell._replace(left_out_at=Micros(answered)))
-        else:
-            self._unless_over(spell, answered, answers.forgotten_after)
+        present = answers.answered.get((spell.cluster_id, ""), 0)
+        if self._unless_given_up(spell, present, answers.forgotten_after).ended_at is not None:
+            return
+        reporter = spell.reporter
+        answered = 0 if reporter is None else answers.answered.get((spell.cluster_id, reporter), 0)
+        if answered > max(self._shown[spell.key], spell.began_at):
+            if spell.left_out_at is None:
+                self._put(spell._replace(left_out_at=Micros(answered)))
+            else:
+                self._unless_over(spell, answered, answers.forgotten_after)
 
     def _unless_over(self, spell: SampledSpell, at: int, forgotten_after: int) -> SampledSpell:
         """Return a spell that lasts as a sample of it, or an answer, finds it: over if left out of an answer before."""

@@ -177,19 +177,21 @@ def rounds(samples: pa.Table, definition: Table) -> Iterator[pa.Table]:
     """Cut samples, in the order of their log, so that each piece follows from the answers as if they came singly.
 
     A piece has one answer of each reporter and one row of each key, and of no cluster more time than half of that after
-    which rows are forgotten.
+    which rows are forgotten, or one that goes back.
     """
     answer = key_numbers(samples, ["cluster_id", "source", definition.reporter])
     moments, runs = samples["collected_at"].combine_chunks(), _begins_of_runs(samples, answer)
     clusters = samples["cluster_id"].take(pa.array(runs, pa.int64())).to_pylist()
     ends = [*runs[1:], samples.num_rows]
-    begin, seen, first = 0, dict[int, int](), dict[str, int]()
+    begin, seen, times = 0, dict[int, int](), dict[str, tuple[int, int]]()
     for number, (at, cluster_id) in enumerate(zip(runs, clusters, strict=True)):
         who, moment = answer[at].as_py(), moments[at].as_py()
-        is_far = abs(moment - first.setdefault(cluster_id, moment)) * 2 > definition.forgotten_after * SECOND
-        if is_far or seen.setdefault(who, moment) != moment:
+        first, last = times.get(cluster_id, (moment, moment))
+        is_other = moment < last or (moment - first) * 2 > definition.forgotten_after * SECOND
+        if is_other or seen.setdefault(who, moment) != moment:
             yield from _once(samples, definition, runs, ends, (begin, number))
-            begin, seen, first = number, {who: moment}, {cluster_id: moment}
+            begin, seen, times, first = number, {who: moment}, {}, moment
+        times[cluster_id] = (first, moment)
     yield from _once(samples, definition, runs, ends, (begin, len(runs)))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from exporters.backtest.replay import as_of, begins_at, replayed
+from exporters.backtest.replay import as_of, as_of_time, begins_at, replayed
 from exporters.backtest.rule_files import CONDITION, has_history
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import plain
@@ -20,8 +20,10 @@ from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.contracts.conditions import RULES
-from streaming.contracts.tables import CONDITIONS
+from streaming.contracts.sampled_conditions import SAMPLED_RULES
+from streaming.contracts.tables import CONDITIONS, SAMPLED_CONDITIONS
 from streaming.delta.log.queries import open_ours, select
+from streaming.delta.log.queries import plain as plain_times
 from streaming.errors import ConfigurationError
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.settings import ExportSettings
@@ -72,7 +74,7 @@ def without_ages(lines: Iterable[str]) -> set[str]:
     return {line for line in lines if "age_seconds{" not in line}
 
 
-OF_JOB: Final = tuple(f'condition="{condition}"' for condition in RULES)
+OF_JOB: Final = tuple(f'condition="{condition}"' for condition in (*RULES, *SAMPLED_RULES))
 
 
 def raised(page: str) -> set[str]:
@@ -97,6 +99,20 @@ def test_the_conditions_of_the_past_are_those_that_had_begun_and_not_ended_then(
     ended = ended.set_column(ended.column_names.index("ended_at"), "ended_at", spells["began_at"])
     for version, is_over in ((begun, False), (begun + 1, False), (begun + 2, True)):
         assert [each is not None for each in as_of(ended, version)["ended_at"].to_pylist()] == [is_over] * len(ended)
+
+
+def test_what_samples_showed_then_lasts_then_though_it_is_over(busy_cluster: Any) -> None:
+    """A disk filled up for ten minutes until the newest sample; nothing else of samples was wrong then."""
+    spells = select(open_ours(busy_cluster.directory, SAMPLED_CONDITIONS), SAMPLED_CONDITIONS)
+    (end,) = (row["ended_at"] for row in plain_times(spells).to_pylist() if row["ended_at"] is not None)
+    before, at_the_end = (as_of_time(spells, moment) for moment in (end - 1, end))
+    assert before["condition"].to_pylist() == ["disk_fills_up"]
+    assert before["ended_at"].null_count == 1
+    assert {*at_the_end["condition"].to_pylist()} == {
+        "disk_nearly_full",
+        "log_directory_offline",
+        "hanging_transaction",
+    }
 
 
 def test_before_the_first_commit_nothing_is_shown(busy_cluster: Any, rows: Any) -> None:

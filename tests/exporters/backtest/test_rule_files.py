@@ -62,8 +62,9 @@ def test_of_conditions_those_of_the_job_are_judged(tmp_path: Path) -> None:
         {"alert": "B", "expr": f'{metric}{{condition="under_min_isr"}} or {metric}{{condition="job_down"}}'},
         {"alert": "C", "expr": f'{metric}{{condition!="under_min_isr"}}'},
         {"alert": "D", "expr": metric},
+        {"alert": "E", "expr": f'{metric}{{condition="disk_fills_up"}}'},
     )
-    assert judgement.alerts == ["A"]
+    assert judgement.alerts == ["A", "E"]
     assert judgement.metrics == {metric}
     assert judgement.not_judged["B"] == "reads the condition job_down, whose past no table keeps"
     assert judgement.not_judged["C"] == judgement.not_judged["D"] == f"reads {metric}, whose past no table keeps"

@@ -15,8 +15,9 @@ from exporters.read_model.health_reasons import BLIND, EXAMPLES, SEVERITIES, SUM
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, PartitionCounts, SourceProgress
 from streaming.contracts import health
-from streaming.contracts.conditions import Spell
+from streaming.contracts.conditions import Condition, Spell
 from streaming.contracts.observations import SourceKind
+from streaming.contracts.sampled_conditions import SampledSpell
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
 from tests.plugins.played import play
 
@@ -166,14 +167,24 @@ def test_brokers_that_hold_replicas_and_are_not_there_are_missing() -> None:
     assert (status, reasons["broker_down"].examples) == ("unhealthy", ("broker 2",))
 
 
-def test_directories_and_voters_are_judged_by_their_samples() -> None:
-    late = (member(100, NOW), member(101, NOW - 11 * SECOND), member(102, NOW - 9 * SECOND))
-    samples = ClusterSamples(log_directories=(directory(is_online=False),), quorum_members=late)
-    status, reasons = judged(cluster(samples=samples))
+def sampled(condition: Condition, subject: str, since: int) -> SampledSpell:
+    key = ("id", "main", condition, subject, "")
+    return SampledSpell("/".join(key), *key, since, since, None, "2", since, None)  # type: ignore[arg-type]
+
+
+def test_directories_and_voters_are_judged_by_spells_as_old_as_the_newest_sample_of_each() -> None:
+    offline = sampled(Condition.LOG_DIRECTORY_OFFLINE, "2:/data", NOW - 900 * SECOND)
+    late = sampled(Condition.QUORUM_VOTER_BEHIND, "101", NOW - 11 * SECOND)
+    samples = ClusterSamples(log_directories=(directory(is_online=False),), quorum_members=(member(101, NOW),))
+    status, reasons = judged(cluster(samples=samples, sampled_conditions=(offline, late)))
     assert (status, set(reasons)) == ("unhealthy", {"log_directory_offline", "quorum_voter_behind"})
     directories, voters = reasons["log_directory_offline"], reasons["quorum_voter_behind"]
-    assert (directories.examples, directories.age_seconds) == (("/data of broker 2",), 4.0)
+    assert (directories.examples, directories.since, directories.age_seconds) == (
+        ("/data of broker 2",), NOW - 900 * SECOND, 4.0
+    )  # fmt: skip
     assert (voters.examples, voters.since, voters.age_seconds) == (("voter 101",), NOW - 11 * SECOND, 3.0)
+    forgotten = judged(cluster(sampled_conditions=(offline,)))[1]["log_directory_offline"]
+    assert forgotten.age_seconds == 900.0, "no row has it any more: its broker is silent"
 
 
 def test_rows_say_since_when_it_lasts_and_which_incident_explains_it() -> None:

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from exporters.read_model.cluster_samples import ClusterSamples, LogDirectoryRow, QuorumMemberRow, TransactionRow
+from exporters.read_model.cluster_samples import ClusterSamples, QuorumMemberRow, TransactionRow
 from exporters.read_model.conditions import ConditionInputs, ConditionSettings, Raised, raised
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.snapshot import ClusterSnapshot, PartitionCounts, ReplicationSnapshot, SourceProgress
 from exporters.read_model.spells import keep_conditions, put_conditions
 from streaming.contracts.conditions import BOUND, KEPT, RULES, Condition, Spell
 from streaming.contracts.observations import SourceKind
+from streaming.contracts.sampled_conditions import PACE, SAMPLED_RULES, SampledSpell
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
 from streaming.contracts.tables import CONDITIONS
 from streaming.delta.log.definitions import arrow_schema
@@ -267,6 +268,10 @@ def test_no_controller_needs_that_no_broker_names_one(*, polled: bool, named: in
     assert {condition for _, condition, _ in labels(one)} == expected
 
 
+def transaction(at: int) -> TransactionRow:
+    return TransactionRow(7, 0, None, None, None, (), False, at)
+
+
 def test_samples_are_old_only_while_partitions_are_observed_and_longer_than_their_interval() -> None:
     old = ClusterSamples(transactions=(transaction(NOW - 901 * SECOND),))
     assert labels(cluster(samples=old)) == {("main", "samples_stale", "")}
@@ -279,44 +284,43 @@ def test_samples_are_old_only_while_partitions_are_observed_and_longer_than_thei
 # What samples show.
 
 
-def directory(free: float, full_in: float | None = None, broker: int = 2, *, is_online: bool = True) -> LogDirectoryRow:
-    return LogDirectoryRow(broker, "/data", is_online, None, 1000, round(1000 * free), 1.0, full_in, NOW - 4 * SECOND)
+def sampled(condition: Condition, subject: str, part: str = "", since: int = NOW - 4 * SECOND) -> SampledSpell:
+    key = ("id", "main", condition, subject, part)
+    return SampledSpell("/".join(key), *key, since, since, None, "2", since, None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("free", "full_in", "expected"),
-    [
-        (0.2, None, set()),
-        (0.14, None, {"disk_nearly_full"}),
-        (0.04, None, {"disk_nearly_full", "disk_fills_up"}),
-        (0.29, 80_000.0, {"disk_nearly_full"}),
-        (0.09, 7_000.0, {"disk_nearly_full", "disk_fills_up"}),
-        (0.31, 60.0, set()),
-    ],
-)
-def test_a_volume_is_short_by_its_space_or_by_its_pace(free: float, full_in: float | None, expected: set[str]) -> None:
-    one = cluster(samples=ClusterSamples(log_directories=(directory(free, full_in),)))
-    assert labels(one) == {("main", condition, "2:/data") for condition in expected}
+def shown(*spells: SampledSpell, **more: Any) -> ClusterSnapshot:
+    return cluster(sampled_conditions=spells, **more)
+
+
+OFFLINE = sampled(Condition.LOG_DIRECTORY_OFFLINE, "2:/data")
 
 
 def test_the_pace_does_not_count_while_a_reassignment_explains_it() -> None:
-    filling = ClusterSamples(log_directories=(directory(0.09, 3_000.0),))
+    fills = sampled(Condition.DISK_FILLS_UP, "2:/data", PACE)
+    spells = (fills, sampled(Condition.DISK_NEARLY_FULL, "2:/data"))
     moving: Any = PartitionState(
         "id", "main", "t", "orders", 0, replicas=(1, 2, 3), isr=(1, 3), leader=1, adding_replicas=(2,)
     )  # type: ignore[arg-type]
     nearly = {("main", "disk_nearly_full", "2:/data")}
     both = nearly | {("main", "disk_fills_up", "2:/data")}
-    assert labels(cluster(samples=filling)) == both
-    assert labels(cluster(samples=filling, unsettled={("t", 0): moving})) == nearly
+    assert labels(shown(*spells)) == both
+    assert labels(shown(*spells, unsettled={("t", 0): moving})) == nearly
     for ended, expected in ((None, nearly), (OBSERVED - 1_799 * SECOND, nearly), (OBSERVED - 1_800 * SECOND, both)):
         row = spell("reassigning", OBSERVED - 3_600 * SECOND, ended_at=ended, progressed_at=OBSERVED)
-        assert labels(cluster(samples=filling, conditions=(row,))) == expected
-    full = ClusterSamples(log_directories=(directory(0.04, 3_000.0),))
-    assert labels(cluster(samples=full, unsettled={("t", 0): moving})) == both
+        assert labels(shown(*spells, conditions=(row,))) == expected
+    full = (fills._replace(part=""), *spells)
+    assert labels(shown(*full, unsettled={("t", 0): moving})) == both
 
 
-def test_a_directory_is_offline_until_a_newer_sample_says_otherwise_or_its_broker_is_gone_for_good() -> None:
-    failed = cluster(samples=ClusterSamples(log_directories=(directory(0.5, is_online=False),)))
+def test_a_volume_is_raised_once_by_its_space_and_its_pace_since_the_first_of_them() -> None:
+    first, then = NOW - 900 * SECOND, NOW - 60 * SECOND
+    full, fills = (sampled(Condition.DISK_FILLS_UP, "2:/data", *given) for given in (("", then), (PACE, first)))
+    assert every(shown(full, fills)) == [Raised("main", Condition.DISK_FILLS_UP, "2:/data", "critical", "", first)]
+
+
+def test_a_directory_is_offline_until_its_spell_ends_or_its_broker_is_gone_for_good() -> None:
+    failed = shown(OFFLINE)
     assert labels(failed) == {("main", "log_directory_offline", "2:/data")}
     assert ("main", "log_directory_offline", "2:/data") in labels(failed, now=NOW + 900 * SECOND)
     gone = {**failed.brokers, 2: failed.brokers[2]._replace(is_registered=False)}
@@ -326,25 +330,20 @@ def test_a_directory_is_offline_until_a_newer_sample_says_otherwise_or_its_broke
 
 def test_a_broker_without_a_log_directory_is_not_under_replicated_too() -> None:
     spells = tuple(spell("under_replicated", OBSERVED - 1_000 * SECOND, broker) for broker in ("2", "3"))
-    failed = cluster(samples=ClusterSamples(log_directories=(directory(0.5, is_online=False),)), conditions=spells)
+    failed = shown(OFFLINE, conditions=spells)
     assert labels(failed) == {("main", "log_directory_offline", "2:/data"), ("main", "under_replicated", "3")}
 
 
 def test_a_voter_is_behind_unless_work_on_it_is_announced() -> None:
-    voters = (member(100, NOW), member(2, NOW - 11 * SECOND), member(3, NOW - 9 * SECOND))
-    one = cluster(samples=ClusterSamples(quorum_members=voters))
+    one = shown(sampled(Condition.QUORUM_VOTER_BEHIND, "2", since=NOW - 11 * SECOND))
     assert every(one) == [Raised("main", Condition.QUORUM_VOTER_BEHIND, "2", "warning", "", NOW - 11 * SECOND)]
     work = one.brokers[2]._replace(maintenance_since=1, maintenance_until=NOW + SECOND)  # type: ignore[arg-type]
     assert labels(replace(one, brokers={**one.brokers, 2: work})) == set()
 
 
-def transaction(at: int, *partitions: str) -> TransactionRow:
-    return TransactionRow(7, 0, None, None, None, partitions, bool(partitions), at)
-
-
 def test_a_hanging_transaction_is_raised_for_each_topic_that_counts() -> None:
-    hanging = transaction(NOW - SECOND, "orders-0", "orders-1", "a-b-3", "tmp-1-0")
-    one = cluster(samples=ClusterSamples(transactions=(hanging, transaction(NOW))))
+    hanging = [sampled(Condition.HANGING_TRANSACTION, topic, "7/0") for topic in ("orders", "a-b", "tmp-1")]
+    one = shown(*hanging, hanging[0]._replace(part="8/0"))
     found = labels(one, settings=ConditionSettings(topics=("!tmp-*",)))
     assert found == {("main", "hanging_transaction", topic) for topic in ("orders", "a-b")}
 
@@ -377,16 +376,33 @@ def test_a_series_stays_while_its_table_is_gone_and_incidents_merge(tables: Tabl
     assert "conditions" in {status.table for status in reader.statuses if status.error}
 
 
-def test_what_is_wrong_with_a_volume_is_so_since_the_first_sample_that_showed_it(tables: Tables, rows: Rows) -> None:
-    reader = restless(tables.directory)
+def test_what_samples_show_is_since_then_for_every_exporter_and_stays_while_its_table_cannot_be_read(
+    tables: Tables, rows: Rows
+) -> None:
+    """Two exporters, of which one starts in between, show the same; what they cannot read neither begins nor ends."""
     tables.commit(rows.cluster_row(), rows.source(rows.start))
+    began = rows.start - 600 * SECOND
+    full = rows.sampled_spell("disk_nearly_full", "1:/data", began)
+    other, later = (rows.sampled_spell(name, "1:/data", rows.start) for name in ("disk_fills_up", "of_a_newer_job"))
+    tables.put("sampled_conditions", full, {**other, "ended_at": rows.start + SECOND}, later)
+    readers = [restless(tables.directory)]
 
-    def since(second: int, usable: int) -> list[int]:
-        at = rows.start + second * SECOND
-        sample = {"broker": 1, "log_dir": "/data", "is_online": True, "total_bytes": 100, "usable_bytes": usable}
-        tables.put("log_directories", {**rows.owner, **sample, "collected_at": at, "source": "samples:c"})
-        (one,) = reader.refresh().clusters.values()
-        found = raised({one.name: one}, ConditionInputs(now=at, stale_after=60.0))
-        return [(each.since - rows.start) // SECOND for each in found if each.condition is Condition.DISK_NEARLY_FULL]
+    def since() -> list[list[tuple[str, int]]]:
+        of_each = []
+        for reader in readers:
+            (one,) = reader.refresh().clusters.values()
+            found = raised({one.name: one}, ConditionInputs(now=rows.start, stale_after=60.0))
+            of_each.append([(each.condition, each.since) for each in found if each.condition in SAMPLED_RULES])
+        return of_each
 
-    assert [since(second, usable) for second, usable in ((0, 9), (9, 8), (20, 90), (30, 9))] == [[0], [0], [], [30]]
+    assert since() == [[("disk_nearly_full", began)]]
+    readers.append(restless(tables.directory))
+    assert since() == [[("disk_nearly_full", began)]] * 2
+    log = tables.directory / "sampled_conditions" / "_delta_log"
+    damaged = log / f"{tables.open('sampled_conditions').version() + 1:020}.json"
+    damaged.write_text("{ not a commit", encoding="utf-8")
+    assert since() == [[("disk_nearly_full", began)]] * 2
+    assert "sampled_conditions" in {status.table for status in readers[0].statuses if status.error}
+    damaged.unlink()
+    tables.put("sampled_conditions", {**full, "ended_at": rows.start})
+    assert since() == [[]] * 2

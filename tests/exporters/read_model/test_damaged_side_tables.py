@@ -31,6 +31,7 @@ def of_side_tables(snapshot: ReplicationSnapshot) -> dict[str, Any]:
         "times": cluster.times,
         "incidents": cluster.incidents and asdict(cluster.incidents),
         "conditions": cluster.conditions,
+        "sampled_conditions": cluster.sampled_conditions,
         "lags": {key: source.lag for key, source in cluster.sources.items() if source.lag != SourceLag()},
     }
 
@@ -40,8 +41,8 @@ def fields_without(whole: dict[str, Any], alone: dict[str, Any], table: str) -> 
     lost = {name: value for name, value in alone.items() if value != whole[name]}
     assert lost, f"{table} adds nothing to the hand-made cluster"
     left = {**whole, **lost, **dict.fromkeys(lost.keys() & {*ClusterSamples._fields})}
-    if table == "conditions":  # nothing is over because they cannot be read
-        left["conditions"] = whole["conditions"]
+    if table in {"conditions", "sampled_conditions"}:  # nothing is over because they cannot be read
+        left[table] = whole[table]
     if table == "cluster_state":  # by that the advice is dated, which stays true
         left["advice"] = whole["advice"]
     return left

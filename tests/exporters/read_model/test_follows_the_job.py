@@ -13,7 +13,6 @@ from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.cluster_health import HealthBasis, health_of
-from exporters.read_model.cluster_samples import LogDirectoryRow
 from exporters.read_model.conditions import ConditionInputs, raised
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, Refresher
@@ -24,6 +23,7 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.conditions import Condition
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
+from streaming.contracts.sampled_conditions import PACE, SampledSpell
 from streaming.contracts.state import SECONDS
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.changes.reader import ChangeReader
@@ -163,11 +163,13 @@ def test_a_condition_is_raised_with_the_commit_that_shows_it_under_the_id_of_its
 
 def test_what_a_reassignment_fills_does_not_fill_up(tmp_path: Path) -> None:
     """Moves take moments, and have pauses; the pace of a volume has all of them in it."""
-    filling = LogDirectoryRow(2, "/data", is_online=True, replica_bytes=None, total_bytes=1000, usable_bytes=70,
-                              bytes_per_second=1.0, seconds_until_full=3_000.0, collected_at=EPOCH)  # fmt: skip
+    filling = tuple(
+        SampledSpell("s", "id", "main", condition, "2:/data", part, EPOCH, EPOCH, None, "2", EPOCH, None)  # type: ignore[arg-type]
+        for condition, part in ((Condition.DISK_FILLS_UP, PACE), (Condition.DISK_NEARLY_FULL, ""))
+    )
     moved = 0
     for now, one in watched(tmp_path, "reassignment", 40):
-        full = replace(one, samples=one.samples._replace(log_directories=(filling,)))
+        full = replace(one, sampled_conditions=filling)
         conditions = {each.condition for each in raised({"main": full}, ConditionInputs(now=now, stale_after=60.0))}
         moved += bool(one.conditions)
         assert (Condition.DISK_FILLS_UP in conditions) == (not one.conditions)

@@ -12,6 +12,7 @@ import pytest
 from streaming.bus.segments import new_log_id
 from streaming.contracts.codec import decode, encode
 from streaming.contracts.observations import Channel, Observation
+from streaming.contracts.tables import SAMPLED_CONDITIONS
 from streaming.jobs.shards import samples
 from streaming.jobs.shards.samples import SampleBatch
 from tests.chaos.comparison import SAMPLED, all_differences
@@ -109,7 +110,7 @@ def test_the_driver_keeps_the_samples_of_each_partition(tmp_path: Path, monkeypa
     bus.start(Channel.SAMPLES, batch.offset)
     for begin in range(0, 60, 20):
         batch.apply(rows([each for records in logs for each in records[begin : begin + 20]]))
-    assert Counter(asked) == dict.fromkeys(("cluster/0", "cluster/1"), len(samples.TABLE_OF))
+    assert Counter(asked) == dict.fromkeys(("cluster/0", "cluster/1"), len(samples.TABLE_OF) + 1)
 
 
 def test_a_start_reads_each_table_once_and_meters_that_wait_are_compared_with_the_next_batch(
@@ -128,5 +129,5 @@ def test_a_start_reads_each_table_once_and_meters_that_wait_are_compared_with_th
     stopped = SampleBatch(tmp_path / "stopped")
     for batch in (whole, stopped):
         batch.apply(records.slice(half))
-    assert read == {table.name: 1 for table in samples.TABLE_OF.values()}
+    assert read == {table.name: 1 for table in (SAMPLED_CONDITIONS, *samples.TABLE_OF.values())}
     assert compared(tmp_path / "stopped", tmp_path / "whole") == []
