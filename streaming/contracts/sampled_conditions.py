@@ -12,8 +12,8 @@ depends on anything else (moves that fill a disk, announced work, topics that do
 # - A spell begins with the first row that shows trouble, and its ``since`` is fixed then. It ends only with a newer row
 #   that shows it is over, at the time of that row, or when an answer of whoever reports the thing leaves it out, at the
 #   time of that answer. The samples of an answer come one by one, so that is believed at the next answer, whatever that
-#   has: until then ``left_out_at`` keeps the time. A reporter that is silent neither begins nor ends anything; after
-#   ``GIVEN_UP`` it is gone on purpose.
+#   has: until then ``left_out_at`` keeps the time. If another reporter has the thing by then, it has moved.
+# - A reporter that is silent neither begins nor ends anything; after ``GIVEN_UP`` it is gone on purpose.
 # - So the rows that the newest tables forget after a minute count here for longer, and a spell remembers its reporter.
 # - Every step compares times: a row that is not newer than the begin of the newest spell of its key, or than its end,
 #   changes nothing. So the fold of any samples over spells that already hold them gives the same spells, and spells are

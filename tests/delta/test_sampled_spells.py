@@ -201,6 +201,16 @@ def test_a_transaction_hangs_in_each_topic_until_whoever_reports_it_then_says_ot
     assert shown(stored)[-1] == ("hanging_transaction", "orders", "8/0", 0, 0, 60)
 
 
+def test_what_moves_to_another_reporter_lasts() -> None:
+    stored = Stored(TRANSACTIONS)
+    for reporter, other, at in ((1, 2, 0), (2, 1, 30), (1, 2, 60)):
+        stored.apply(
+            [reported(at, other), hanging(at + 5, 7, "orders-0", reporter=reporter), reported(at + 5, reporter)]
+        )
+        stored.start()
+    assert shown(stored) == [("hanging_transaction", "orders", "7/0", 5, 5, None)]
+
+
 def test_what_nobody_says_is_over_is_so_when_its_row_is_forgotten() -> None:
     stored = Stored(TRANSACTIONS)
     stored.apply([hanging(0, 7, "orders-0", reporter=None)])

@@ -20,15 +20,19 @@ class Answers(NamedTuple):
 
     Attributes:
         findings: by the newest rows, those of rounds before included; of each key one.
-        mentioned: when the round says something of a key, by those of the spells that last.
+        mentioned: what the round itself says of the keys of spells that last.
         answered: when reporters answered, by cluster and reporter; "": the newest answer of the cluster.
         forgotten_after: after so long, microseconds, a row goes that nobody reports.
     """
 
     findings: Iterable[Finding]
-    mentioned: Mapping[Key, int]
+    mentioned: Mapping[Key, Finding]
     answered: Mapping[tuple[str, str], int]
     forgotten_after: int
+
+    def of(self, spell: SampledSpell) -> int:
+        """Return when the reporter of a spell answered; 0 if it did not."""
+        return 0 if spell.reporter is None else self.answered.get((spell.cluster_id, spell.reporter), 0)
 
 
 class SampledFold:
@@ -61,14 +65,16 @@ class SampledFold:
         left = self.lasting(conditions)
         for finding in answers.findings:
             left.pop(finding.key, None)
-            self._find(finding, answers.forgotten_after)
+            self._find(finding, answers)
         for key, spell in left.items():
             self._miss(spell, answers, answers.mentioned.get(key))
 
-    def _find(self, finding: Finding, forgotten_after: int) -> None:
+    def _find(self, finding: Finding, answers: Answers) -> None:
         spell, at = self.spells.get(finding.key), Micros(finding.at)
         if spell is not None and spell.ended_at is None:
-            spell = self._unless_over(spell, at, forgotten_after)
+            answered = at if finding.reporter == spell.reporter else answers.of(spell)
+            answered = answered if answered <= at else 0
+            spell = self._unless_over(spell, answered, at, answers)
         if spell is None or spell.ended_at is not None:
             if finding.is_wrong and (spell is None or at > (spell.ended_at or 0)):
                 self._begin(finding)
@@ -103,36 +109,37 @@ class SampledFold:
         if at >= self._shown[spell.key]:
             self._shown[spell.key] = at
             shown = max(spell.shown_at, _shown(at, finding.reporter))
-            self._put(_in_answer(spell, at)._replace(reporter=finding.reporter, shown_at=shown))
+            has_moved = finding.reporter != spell.reporter
+            left_out_at = None if has_moved or spell.left_out_at == at else spell.left_out_at
+            self._put(spell._replace(reporter=finding.reporter, shown_at=shown, left_out_at=left_out_at))
 
-    def _miss(self, spell: SampledSpell, answers: Answers, mentioned: int | None) -> None:
+    def _miss(self, spell: SampledSpell, answers: Answers, mentioned: Finding | None) -> None:
         """Look whether a spell of which no row is left is over; a late sample, which is in no row, says it is not."""
+        present, answered = answers.answered.get((spell.cluster_id, ""), 0), answers.of(spell)
+        spell = self._unless_over(spell, 0 if mentioned is not None else answered, present, answers)
+        if spell.ended_at is not None:
+            return
         if mentioned is not None:
-            lasts = self._unless_over(spell, mentioned, answers.forgotten_after)
-            if lasts.ended_at is None:
-                self._put(_in_answer(lasts, mentioned))
-            return
-        present = answers.answered.get((spell.cluster_id, ""), 0)
-        if self._unless_given_up(spell, present, answers.forgotten_after).ended_at is not None:
-            return
-        reporter = spell.reporter
-        answered = 0 if reporter is None else answers.answered.get((spell.cluster_id, reporter), 0)
-        if answered > max(self._shown[spell.key], spell.began_at):
-            if spell.left_out_at is None:
-                self._put(spell._replace(left_out_at=Micros(answered)))
-            else:
-                self._unless_over(spell, answered, answers.forgotten_after)
+            if mentioned.at == spell.left_out_at:
+                self._put(spell._replace(left_out_at=None))
+        elif spell.left_out_at is None and answered > max(self._shown[spell.key], spell.began_at):
+            self._put(spell._replace(left_out_at=Micros(answered)))
 
-    def _unless_over(self, spell: SampledSpell, at: int, forgotten_after: int) -> SampledSpell:
-        """Return a spell that lasts as a sample of it, or an answer, finds it: over if left out of an answer before."""
-        if spell.left_out_at is not None and at > spell.left_out_at:
-            return self._end(spell, spell.left_out_at)
-        return self._unless_given_up(spell, at, forgotten_after)
+    def _unless_over(self, spell: SampledSpell, answered: int, present: int, answers: Answers) -> SampledSpell:
+        """Return a spell that lasts as a round finds it: ended if it was left out before, or has been given up.
 
-    def _unless_given_up(self, spell: SampledSpell, at: int, forgotten_after: int) -> SampledSpell:
-        """Return a spell that lasts as any sample of its cluster finds it: over if nobody has shown it for too long."""
-        until = spell.shown_at + (forgotten_after if spell.reporter is None else GIVEN_UP)
-        return self._end(spell, spell.left_out_at or until) if at > until else spell
+        Args:
+            spell: the spell.
+            answered: when its reporter answered: what an answer before that one left out is over.
+            present: when anyone of its cluster did.
+            answers: of the round.
+        """
+        left_out, until = spell.left_out_at, spell.shown_at + GIVEN_UP
+        if spell.reporter is None:
+            until = spell.shown_at + answers.forgotten_after
+        if left_out is not None and answered > left_out:
+            return self._end(spell, left_out)
+        return self._end(spell, left_out or until) if present > until else spell
 
     def _end(self, spell: SampledSpell, at: int) -> SampledSpell:
         ended = spell._replace(ended_at=Micros(at), left_out_at=None)
@@ -142,11 +149,6 @@ class SampledFold:
     def _put(self, spell: SampledSpell) -> None:
         if self.spells.get(spell.key) != spell:
             self.spells[spell.key] = self.changed[spell.spell_id] = spell
-
-
-def _in_answer(spell: SampledSpell, at: int) -> SampledSpell:
-    """Return a spell that an answer has which seemed to leave it out: its samples come one by one."""
-    return spell._replace(left_out_at=None) if spell.left_out_at == at else spell
 
 
 def _shown(at: int, reporter: str | None) -> Micros:

@@ -97,7 +97,7 @@ class SampledSpells:
             said = _judged(kind, samples, lasting)
         answers = Answers(
             findings=_judged(kind, table.numbered, lasting),
-            mentioned={finding.key: finding.at for finding in said},
+            mentioned={finding.key: finding for finding in said},
             answered=dict(_answered(of_round, table.definition)),
             forgotten_after=table.definition.forgotten_after * SECOND,
         )

@@ -398,11 +398,12 @@ def test_what_samples_show_is_since_then_for_every_exporter_and_stays_while_its_
     assert since() == [[("disk_nearly_full", began)]]
     readers.append(restless(tables.directory))
     assert since() == [[("disk_nearly_full", began)]] * 2
+    tables.put("sampled_conditions", {**full, "ended_at": rows.start})
+    assert since() == [[]] * 2
+    tables.put("sampled_conditions", full)
+    assert since() == [[("disk_nearly_full", began)]] * 2
     log = tables.directory / "sampled_conditions" / "_delta_log"
     damaged = log / f"{tables.open('sampled_conditions').version() + 1:020}.json"
     damaged.write_text("{ not a commit", encoding="utf-8")
     assert since() == [[("disk_nearly_full", began)]] * 2
     assert "sampled_conditions" in {status.table for status in readers[0].statuses if status.error}
-    damaged.unlink()
-    tables.put("sampled_conditions", {**full, "ended_at": rows.start})
-    assert since() == [[]] * 2
