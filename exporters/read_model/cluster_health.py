@@ -313,7 +313,7 @@ def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]
         since=attrgetter("since"),
         age_seconds=_oldest((sampled.get(volume_of(each), each.shown_at) for each in directories), now),
     )
-    announced, heard = (
+    announced, answered = (
         announced_brokers(cluster, now),
         {row.node: row.collected_at for row in rows.quorum_members or ()},
     )
@@ -324,7 +324,7 @@ def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]
         behind,
         lambda node: f"voter {node}",
         since=lambda node: behind[node].since,
-        age_seconds=_oldest((heard.get(node, each.shown_at) for node, each in behind.items()), now),
+        age_seconds=_oldest((answered.get(node, each.shown_at) for node, each in behind.items()), now),
     )
 
 

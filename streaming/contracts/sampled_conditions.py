@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     """A row of a table of samples, times in microseconds."""
 
 GIVEN_UP: Final = 24 * HOUR
-"""What nobody has answered about for so long, while others of its cluster answered, was given up on purpose."""
+"""After so long without an answer, while others of its cluster answered, a reporter was given up on purpose."""
 PACE: Final = "pace"
 """Part of a volume that is short of space because of how fast it fills: moves of partitions may explain that."""
 
@@ -80,7 +80,7 @@ class SampledSpell(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What it is a spell of."""
+        """Thing that it is a spell of."""
         return Key(self.cluster_id, self.condition, self.subject, self.part)
 
 
@@ -96,13 +96,13 @@ class Key(NamedTuple):
     part: str = ""
 
 
-class Finding(NamedTuple):
-    """Finding about a key in the newest row about it.
+class SampledFinding(NamedTuple):
+    """SampledFinding about a key in the newest row about it.
 
     Attributes:
         key: what it is about.
         cluster: display name.
-        reporter: whose answers have the row; "": any answer of the cluster; None: nobody's.
+        reporter: whose answers have the row; "": any answer of the cluster; None: no answer is about all it has.
         at: time of the row.
         since: since when it is so as far as the row says.
         is_wrong: None if the row does not say.
@@ -132,7 +132,7 @@ DISK_LIMITS: Final = {
 }
 
 
-def of_directories(rows: Sequence[Row], _lasting: Collection[Key] = ()) -> Iterator[Finding]:
+def of_directories(rows: Sequence[Row], _lasting: Collection[Key] = ()) -> Iterator[SampledFinding]:
     """Yield what rows of ``log_directories`` show."""
     for row in rows:
         subject = f"{row['broker']}:{row['log_dir']}"
@@ -148,9 +148,9 @@ def of_directories(rows: Sequence[Row], _lasting: Collection[Key] = ()) -> Itera
             yield _of_broker(row, Key(row["cluster_id"], condition, subject, PACE), is_wrong=fills)
 
 
-def _of_broker(row: Row, key: Key, *, is_wrong: bool | None) -> Finding:
+def _of_broker(row: Row, key: Key, *, is_wrong: bool | None) -> SampledFinding:
     at = row["collected_at"]
-    return Finding(key, row["cluster"], str(row["broker"]), at, at, is_wrong)
+    return SampledFinding(key, row["cluster"], str(row["broker"]), at, at, is_wrong)
 
 
 # Voters of the metadata quorum.
@@ -160,7 +160,7 @@ QUORUM_BEHIND: Final = 10 * SECOND
 """A voter fetches twice a second: one that lacks records for so long is down, hangs, or is cut off."""
 
 
-def of_quorum(rows: Sequence[Row], _lasting: Collection[Key] = ()) -> Iterator[Finding]:
+def of_quorum(rows: Sequence[Row], _lasting: Collection[Key] = ()) -> Iterator[SampledFinding]:
     """Yield what rows of ``quorum_members`` show: who is behind, by the clock of the leader of its cluster."""
     leaders = {row["cluster_id"]: row for row in rows if row["node"] == row["controller"]}
     for row in rows:
@@ -169,13 +169,13 @@ def of_quorum(rows: Sequence[Row], _lasting: Collection[Key] = ()) -> Iterator[F
         is_behind = None if now is None or caught_up is None else now - caught_up > QUORUM_BEHIND
         key = Key(row["cluster_id"], Condition.QUORUM_VOTER_BEHIND, str(row["node"]))
         since = at if caught_up is None else min(at, caught_up)
-        yield Finding(key, row["cluster"], "", at, since, is_behind if row["is_voter"] else False)
+        yield SampledFinding(key, row["cluster"], "", at, since, is_behind if row["is_voter"] else False)
 
 
 # Transactions.
 
 
-def of_transactions(rows: Sequence[Row], lasting: Collection[Key] = ()) -> Iterator[Finding]:
+def of_transactions(rows: Sequence[Row], lasting: Collection[Key] = ()) -> Iterator[SampledFinding]:
     """Yield in which topics rows of ``transactions`` hang, and of which of those that lasted they say otherwise."""
     topics: dict[tuple[str, str], set[str]] = {}
     for key in lasting:
@@ -187,4 +187,6 @@ def of_transactions(rows: Sequence[Row], lasting: Collection[Key] = ()) -> Itera
         for topic in sorted(hanging | topics.get((row["cluster_id"], part), set())):
             key = Key(row["cluster_id"], Condition.HANGING_TRANSACTION, topic, part)
             since = min(at, row["started_at"] or at)
-            yield Finding(key, row["cluster"], None if reporter is None else str(reporter), at, since, topic in hanging)
+            yield SampledFinding(
+                key, row["cluster"], None if reporter is None else str(reporter), at, since, topic in hanging
+            )

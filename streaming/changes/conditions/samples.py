@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streaming.contracts.conditions import Condition
-    from streaming.contracts.sampled_conditions import Finding, Key
+    from streaming.contracts.sampled_conditions import Key, SampledFinding
 
 
 class Answers(NamedTuple):
-    """Answers of one round, in which nobody answers twice.
+    """Answers of one round, of at most one of each reporter.
 
     Attributes:
         findings: by the newest rows, those of rounds before included; of each key one.
         mentioned: what the round itself says of the keys of spells that last.
         answered: when reporters answered, by cluster and reporter; "": the newest answer of the cluster.
-        forgotten_after: after so long, microseconds, a row goes that nobody reports.
+        forgotten_after: after so long, microseconds, a row goes that no answer has.
     """
 
-    findings: Iterable[Finding]
-    mentioned: Mapping[Key, Finding]
+    findings: Iterable[SampledFinding]
+    mentioned: Mapping[Key, SampledFinding]
     answered: Mapping[tuple[str, str], int]
     forgotten_after: int
 
@@ -69,7 +69,7 @@ class SampledFold:
         for key, spell in left.items():
             self._miss(spell, answers, answers.mentioned.get(key))
 
-    def _find(self, finding: Finding, answers: Answers) -> None:
+    def _find(self, finding: SampledFinding, answers: Answers) -> None:
         spell, at = self.spells.get(finding.key), Micros(finding.at)
         if spell is not None and spell.ended_at is None:
             answered = at if finding.reporter == spell.reporter else answers.of(spell)
@@ -83,7 +83,7 @@ class SampledFold:
         elif at > spell.began_at:
             self._end(spell, at)
 
-    def _begin(self, finding: Finding) -> None:
+    def _begin(self, finding: SampledFinding) -> None:
         key, at = finding.key, Micros(finding.at)
         self._put(
             SampledSpell(
@@ -103,7 +103,7 @@ class SampledFold:
         )
         self._shown[key] = at
 
-    def _last(self, spell: SampledSpell, finding: Finding) -> None:
+    def _last(self, spell: SampledSpell, finding: SampledFinding) -> None:
         """Note that a spell lasts; this changes its row once an hour, and if someone else reports it."""
         at = Micros(finding.at)
         if at >= self._shown[spell.key]:
@@ -113,7 +113,7 @@ class SampledFold:
             left_out_at = None if has_moved or spell.left_out_at == at else spell.left_out_at
             self._put(spell._replace(reporter=finding.reporter, shown_at=shown, left_out_at=left_out_at))
 
-    def _miss(self, spell: SampledSpell, answers: Answers, mentioned: Finding | None) -> None:
+    def _miss(self, spell: SampledSpell, answers: Answers, mentioned: SampledFinding | None) -> None:
         """Look whether a spell of which no row is left is over; a late sample, which is in no row, says it is not."""
         present, answered = answers.answered.get((spell.cluster_id, ""), 0), answers.of(spell)
         spell = self._unless_over(spell, 0 if mentioned is not None else answered, present, answers)
@@ -152,5 +152,5 @@ class SampledFold:
 
 
 def _shown(at: int, reporter: str | None) -> Micros:
-    """Return the begin of the hour, so that a row is written once in it; of what nobody takes back the time itself."""
+    """Return the begin of the hour, so that a row is written once in it; without a reporter the time itself."""
     return Micros(at if reporter is None else at - at % HOUR)

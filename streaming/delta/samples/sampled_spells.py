@@ -15,7 +15,7 @@ from streaming.changes.conditions.samples import Answers, SampledFold
 from streaming.contracts import sampled_conditions as rules
 from streaming.contracts.conditions import SECOND, Condition
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
-from streaming.contracts.sampled_conditions import GIVEN_UP, Finding, Key, SampledSpell
+from streaming.contracts.sampled_conditions import GIVEN_UP, Key, SampledFinding, SampledSpell
 from streaming.contracts.tables import SAMPLED_CONDITIONS
 from streaming.delta.incidents.closed import within_history
 from streaming.delta.log.cluster_files import of_clusters
@@ -44,7 +44,7 @@ class SampledKind(NamedTuple):
     """
 
     conditions: frozenset[Condition]
-    judged: Callable[[Sequence[Row], Collection[Key]], Iterator[Finding]]
+    judged: Callable[[Sequence[Row], Collection[Key]], Iterator[SampledFinding]]
     counts: Callable[[pa.Table, Collection[Key]], pa.ChunkedArray] | None = None
 
 
@@ -91,7 +91,7 @@ class SampledSpells:
 
     def _follow(self, kind: SampledKind, table: Newest, of_round: pa.Table) -> None:
         lasting = self._fold.lasting(kind.conditions)
-        said = list[Finding]()
+        said = list[SampledFinding]()
         if lasting:
             samples = table.reported(of_round.filter(of_round[table.definition.key[-1]].is_valid()))
             said = _judged(kind, samples, lasting)
@@ -154,7 +154,7 @@ def spells_in(rows: pa.Table) -> list[SampledSpell]:
     return [each._replace(condition=Condition(each.condition)) for each in read]
 
 
-def _judged(kind: SampledKind, rows: pa.Table, lasting: Collection[Key]) -> list[Finding]:
+def _judged(kind: SampledKind, rows: pa.Table, lasting: Collection[Key]) -> list[SampledFinding]:
     counting = rows if kind.counts is None else rows.filter(kind.counts(rows, lasting))
     return list(kind.judged(counting.to_pylist(), lasting))
 
