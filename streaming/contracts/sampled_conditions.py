@@ -24,7 +24,7 @@ depends on anything else (moves that fill a disk, announced work, topics that do
 #   scrape, by the exporter (``exporters.read_model.conditions``).
 #
 # Invariant: any cut of a log into batches, repeats of them after a kill and late samples give the same spells.
-# tests/changes/test_sampled_conditions.py, tests/jobs/shards/test_sampled_conditions.py.
+# tests/delta/test_sampled_spells.py, tests/jobs/shards/test_sampled_conditions.py.
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ LOGS = st.one_of(
 )
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     kind_and_log=LOGS,
     cuts=st.sets(st.integers(0, 40)),
