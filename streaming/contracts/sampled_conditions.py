@@ -10,7 +10,7 @@ depends on anything else (moves that fill a disk, announced work, topics that do
 #   trouble, it is not, or the row says nothing about it: a directory that is offline has no size, and a voter whom a
 #   new leader has not heard of is neither behind nor not.
 # - A spell begins with the first row that shows trouble, and its ``since`` is fixed then. It ends only with a newer row
-#   that shows it is over, at the time of that row, or when an answer of whoever reports the thing leaves it out, at the
+#   that shows it is over, at the time of that row, or when an answer of its reporter leaves it out, at the
 #   time of that answer. The samples of an answer come one by one, so that is believed at the next answer, whatever that
 #   has: until then ``left_out_at`` keeps the time. If another reporter has the thing by then, it has moved.
 # - A reporter that is silent neither begins nor ends anything; after ``GIVEN_UP`` it is gone on purpose.
@@ -24,7 +24,7 @@ depends on anything else (moves that fill a disk, announced work, topics that do
 #   scrape, by the exporter (``exporters.read_model.conditions``).
 #
 # Invariant: any cut of a log into batches, repeats of them after a kill and late samples give the same spells.
-# tests/delta/test_sampled_spells.py, tests/jobs/shards/test_sampled_conditions.py.
+# tests/delta/test_sampled_spells.py, tests/delta/test_sampled_conditions.py.
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def log_of(draw: st.DrawFn, answer: Callable[[float, int], list[Row]], reporters
         last[reporter] = moment
         log += answer(moment, reporter)
         if draw(st.integers(0, 5)) == 0:
-            log += log[draw(st.integers(0, len(log))) :]
+            log += log[-draw(st.integers(1, 8)) :]
     return log
 
 

@@ -116,10 +116,11 @@ class SampledFold:
     def _miss(self, spell: SampledSpell, answers: Answers, mentioned: SampledFinding | None) -> None:
         """Look whether a spell of which no row is left is over; a late sample, which is in no row, says it is not."""
         present, answered = answers.answered.get((spell.cluster_id, ""), 0), answers.of(spell)
-        spell = self._unless_over(spell, 0 if mentioned is not None else answered, present, answers)
+        is_mentioned = mentioned is not None and mentioned.reporter == spell.reporter
+        spell = self._unless_over(spell, 0 if is_mentioned else answered, present, answers)
         if spell.ended_at is not None:
             return
-        if mentioned is not None:
+        if mentioned is not None and is_mentioned:
             if mentioned.at == spell.left_out_at:
                 self._put(spell._replace(left_out_at=None))
         elif spell.left_out_at is None and answered > max(self._shown[spell.key], spell.began_at):
