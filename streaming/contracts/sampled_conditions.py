@@ -14,7 +14,8 @@ depends on anything else (moves that fill a disk, announced work, topics that do
 #   time of that answer. The samples of an answer come one by one, so that is believed at the next answer, whatever that
 #   has: until then ``left_out_at`` keeps the time. If another reporter has the thing by then, it has moved.
 # - A reporter that is silent neither begins nor ends anything; after ``GIVEN_UP`` it is gone on purpose.
-# - So the rows that the newest tables forget after a minute count here for longer, and a spell remembers its reporter.
+# - So the rows that the newest tables forget after a minute count here for longer: a spell remembers its reporter, and
+#   when it was shown last.
 # - Every step compares times: a row that is not newer than the begin of the newest spell of its key, or than its end,
 #   changes nothing. So the fold of any samples over spells that already hold them gives the same spells, and spells are
 #   committed before the tables of the rows (``jobs.shards.samples``). Killed between the two, the samples come again.
@@ -75,7 +76,9 @@ class SampledSpell(NamedTuple):
     began_at: Annotated[Micros, "first sample that shows it"]
     ended_at: Annotated[Micros | None, "first sample that shows it is over; null while it lasts"]
     reporter: Annotated[str | None, "broker whose answers show it; empty: any answer does; null: none says it is over"]
-    shown_at: Annotated[Micros, "begin of the hour of the newest sample that shows it; without a reporter its time"]
+    shown_at: Annotated[
+        Micros, "newest sample that shows it, if its row is forgotten; until then at least the begin of its hour"
+    ]
     left_out_at: Annotated[Micros | None, "the newest answer of its reporter, if it says nothing about it any more"]
 
     @property

@@ -55,6 +55,13 @@ class SampledFold:
         lasting = self.spells.items()
         return {key: each for key, each in lasting if each.ended_at is None and key.condition in conditions}
 
+    def recall(self, findings: Iterable[SampledFinding]) -> None:
+        """Recall from the newest rows when each spell was shown last; of rows that were forgotten it stands in it."""
+        for finding in findings:
+            spell = self.spells.get(finding.key)
+            if spell is not None and spell.ended_at is None and finding.is_wrong is not False:
+                self._shown[finding.key] = max(self._shown[finding.key], Micros(finding.at))
+
     def take_changed(self) -> dict[str, SampledSpell]:
         """Return what has changed since the last time, by id."""
         changed, self.changed = self.changed, {}
@@ -106,7 +113,7 @@ class SampledFold:
     def _last(self, spell: SampledSpell, finding: SampledFinding) -> None:
         """Note that a spell lasts; this changes its row once an hour, and if someone else reports it."""
         at = Micros(finding.at)
-        if at >= self._shown[spell.key]:
+        if at >= max(self._shown[spell.key], spell.left_out_at or 0):
             self._shown[spell.key] = at
             shown = max(spell.shown_at, _shown(at, finding.reporter))
             has_moved = finding.reporter != spell.reporter
@@ -116,6 +123,7 @@ class SampledFold:
     def _miss(self, spell: SampledSpell, answers: Answers, mentioned: SampledFinding | None) -> None:
         """Look whether a spell of which no row is left is over; a late sample, which is in no row, says it is not."""
         present, answered = answers.answered.get((spell.cluster_id, ""), 0), answers.of(spell)
+        spell = self._put(spell._replace(shown_at=Micros(self._shown[spell.key])))
         is_mentioned = mentioned is not None and mentioned.reporter == spell.reporter
         spell = self._unless_over(spell, 0 if is_mentioned else answered, present, answers)
         if spell.ended_at is not None:
@@ -135,21 +143,19 @@ class SampledFold:
             present: when anyone of its cluster did.
             answers: of the round.
         """
-        left_out, until = spell.left_out_at, spell.shown_at + GIVEN_UP
-        if spell.reporter is None:
-            until = spell.shown_at + answers.forgotten_after
+        left_out, shown = spell.left_out_at, self._shown[spell.key]
+        until = shown + (answers.forgotten_after if spell.reporter is None else GIVEN_UP)
         if left_out is not None and answered > left_out:
             return self._end(spell, left_out)
         return self._end(spell, left_out or until) if present > until else spell
 
     def _end(self, spell: SampledSpell, at: int) -> SampledSpell:
-        ended = spell._replace(ended_at=Micros(at), left_out_at=None)
-        self._put(ended)
-        return ended
+        return self._put(spell._replace(ended_at=Micros(at), left_out_at=None))
 
-    def _put(self, spell: SampledSpell) -> None:
+    def _put(self, spell: SampledSpell) -> SampledSpell:
         if self.spells.get(spell.key) != spell:
             self.spells[spell.key] = self.changed[spell.spell_id] = spell
+        return spell
 
 
 def _shown(at: int, reporter: str | None) -> Micros:

@@ -79,11 +79,14 @@ class SampledSpells:
         self._older = rows.filter(pc.invert(is_live))
         spells = spells_in(rows.filter(is_live))
         self._spells = {spell.spell_id: spell for spell in spells}
-        self._fold = SampledFold(spells)
+        self._fold, self._recalled = SampledFold(spells), set[str]()
 
     def take(self, table: Newest, news: pa.Table) -> None:
         """Let a table take samples, and follow what its rows show after each round of them."""
         kind = SAMPLED_KINDS.get(table.definition.name)
+        if kind is not None and table.definition.name not in self._recalled:
+            self._recalled.add(table.definition.name)
+            self._fold.recall(_judged(kind, table.numbered, self._fold.lasting(kind.conditions)))
         for of_round in (news,) if kind is None else rounds(news, table.definition):
             table.take(of_round)
             if kind is not None:
