@@ -131,7 +131,9 @@ class Admin:
             try:
                 ask().result(_SECONDS)
             except KafkaException as failure:
-                error: KafkaError = failure.args[0]
+                error = failure.args[0]
+                if not isinstance(error, KafkaError):
+                    raise
                 if error.name() in _UNANSWERED:
                     return False
                 if asked_before and error.code() == is_done:
