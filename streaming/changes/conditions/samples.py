@@ -115,7 +115,7 @@ class SampledFold:
         at = Micros(finding.at)
         if at >= max(self._shown[spell.key], spell.left_out_at or 0):
             self._shown[spell.key] = at
-            shown = max(spell.shown_at, _shown(at, finding.reporter))
+            shown = _shown(at, finding.reporter)
             has_moved = finding.reporter != spell.reporter
             left_out_at = None if has_moved or spell.left_out_at == at else spell.left_out_at
             self._put(spell._replace(reporter=finding.reporter, shown_at=shown, left_out_at=left_out_at))
@@ -150,7 +150,8 @@ class SampledFold:
         return self._end(spell, left_out or until) if present > until else spell
 
     def _end(self, spell: SampledSpell, at: int) -> SampledSpell:
-        return self._put(spell._replace(ended_at=Micros(at), left_out_at=None))
+        shown = self._shown[spell.key]
+        return self._put(spell._replace(ended_at=Micros(at), left_out_at=None, shown_at=Micros(shown)))
 
     def _put(self, spell: SampledSpell) -> SampledSpell:
         if self.spells.get(spell.key) != spell:
