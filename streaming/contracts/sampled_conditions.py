@@ -7,7 +7,7 @@ depends on anything else (moves that fill a disk, announced work, topics that do
 # Theory of operation
 #
 # - A *finding* is what the newest row of a thing says of one key: cluster, condition, subject and part. It is in
-#   trouble, it is not, or the row says nothing about it: a directory that is offline has no size, and a voter whom a
+#   trouble, it is not, or the row says nothing about it: a directory that is offline has no size, and a voter that a
 #   new leader has not heard of is neither behind nor not.
 # - A spell begins with the first row that shows trouble, and its ``since`` is fixed then. It ends only with a newer row
 #   that shows it is over, at the time of that row, or when an answer of its reporter leaves it out, at the
@@ -68,7 +68,7 @@ class SampledSpell(NamedTuple):
     cluster_id: Annotated[ClusterId, "Kafka's cluster id"]
     cluster: Annotated[str, "display name of the cluster"]
     condition: Annotated[Condition, "what is wrong"]
-    subject: Annotated[str, "whom it concerns: broker and log directory, node of the quorum, or topic"]
+    subject: Annotated[str, "subject: broker and log directory, node of the quorum, or topic"]
     part: Annotated[
         str, "what of the subject: a transaction, by producer id and epoch; pace, of a volume; empty: all of it"
     ]
@@ -100,7 +100,7 @@ class Key(NamedTuple):
 
 
 class SampledFinding(NamedTuple):
-    """SampledFinding about a key in the newest row about it.
+    """Statement of the newest row about a key.
 
     Attributes:
         key: what it is about.
