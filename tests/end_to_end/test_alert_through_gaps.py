@@ -182,7 +182,7 @@ def test_from_the_first_message_to_the_one_that_all_is_over_none_is_sent_in_any_
     assert it.sent() == [first], "after the silence"
     it.alerting.restart()
     wait_until(it.alerting.has_it, seconds=PATIENCE, what="the alert is sent to Alertmanager again, once a minute")
-    time.sleep(10)
+    time.sleep(10)  # nothing is to be sent meanwhile
     assert it.sent() == [first], "after the restart of Alertmanager"
     assert [each["labels"] for each in it.firing()] == [labels]
     it.sandbox.start(2)
@@ -190,7 +190,7 @@ def test_from_the_first_message_to_the_one_that_all_is_over_none_is_sent_in_any_
         it.sandbox.admin.wait_isr("orders", number, {1, 2}, seconds=90)
     wait_until(lambda: not it.prometheus.query(f"{RAISED}{{severity='critical'}}"), seconds=400, what="it is over")
     wait_sent(it, "firing", "resolved")
-    time.sleep(20)
+    time.sleep(20)  # nothing is to be sent meanwhile
     assert it.sent() == [first, ("resolved", "prod", ALERT)]
 
 
