@@ -9,6 +9,7 @@
 --play S     plays the seed S alone, with -v its timeline, too
 --slow       plays slow brokers, and what only looks like one, instead; the page is docs/judge_slow_brokers.md
 --alerts     judges whom the committed alerts wake, instead; the page is docs/judge_alerts.md
+--vmalert    the same, and compares what vmalert makes of each play
 --quiet      lives through 30 days of a healthy cluster, instead; the page is docs/judge_quiet.md
 --days N     so many of them
 
@@ -29,6 +30,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,8 +46,10 @@ from tests.judge.quiet import DAYS, errors, lived, quiet_heading, quiet_rendered
 from tests.judge.results import Result, rendered, result_of
 from tests.judge.slow_results import slow_judged, slow_rendered
 from tests.judge.timeline import timeline
+from tests.judge.vmalert import VMALERT, vmalert_rendered
 
 CHECKOUT: Final = Path(__file__).parents[2]
+ALERTS_PAGE: Final = CHECKOUT / "docs" / "judge_alerts.md"
 QUIET_PAGE: Final = CHECKOUT / "docs" / "judge_quiet.md"
 _STEP: Final = 50
 
@@ -91,6 +95,7 @@ def main() -> int:
     options.add_argument("--play", type=int)
     options.add_argument("--slow", dest="kind", action="store_const", const="slow", default="incidents")
     options.add_argument("--alerts", dest="kind", action="store_const", const="alerts")
+    options.add_argument("--vmalert", dest="kind", action="store_const", const="vmalert")
     options.add_argument("--quiet", dest="kind", action="store_const", const="quiet")
     options.add_argument("--days", type=int, default=DAYS)
     options.add_argument("-v", "--verbose", action="store_true")
@@ -98,7 +103,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: no process stays behind
     kinds = tuple(filter(None, given.kinds.split(",")))
     if given.play is not None:
-        show = _show_alerts if given.kind == "alerts" else _play_one
+        show = _show_alerts if given.kind in {"alerts", "vmalert"} else _play_one
         return show(given.play, kinds, is_verbose=given.verbose)
     if given.kind == "quiet":
         return _quiet(given)
@@ -203,11 +208,15 @@ def _slow_page(results: list[Result], of: Commit, seed: str | None) -> str:
 
 
 def _alerts_page(results: list[Result], of: Commit, seed: str | None) -> str:
-    heading = alerts_heading(_played(results, of, seed), _cost(results))
     played = [result for result in results if "failed" not in result]
-    named = [alerted(seed, (kind,)) for kind, seed in NAMED.items()]
+    with_vmalert = any(VMALERT in result for result in played)
+    heading = alerts_heading(_played(results, of, seed), _cost(results), with_vmalert=with_vmalert)
+    named = [alerted(seed, (kind,), with_vmalert=with_vmalert) for kind, seed in NAMED.items()]
     sent = alerts_sent([*played, *named])
-    return alert_rendered(played, sent, heading, [*named_rendered(named, sent), "", *fleet_rendered()])
+    more = [*named_rendered(named, sent), "", *fleet_rendered()]
+    if with_vmalert:
+        more += ["", *vmalert_rendered([*played, *named], sent)]
+    return alert_rendered(played, sent, heading, more)
 
 
 def _played(results: list[Result], of: Commit, seed: str | None) -> str:
@@ -251,7 +260,8 @@ def _show_alerts(seed: int, kinds: tuple[str, ...], *, is_verbose: bool) -> int:
 KINDS: Final = {
     "incidents": Kind("", CHECKOUT / "docs" / "judge.md", judged, _page),
     "slow": Kind("slow-", CHECKOUT / "docs" / "judge_slow_brokers.md", slow_judged, _slow_page),
-    "alerts": Kind("alerts-", CHECKOUT / "docs" / "judge_alerts.md", alerted, _alerts_page),
+    "alerts": Kind("alerts-", ALERTS_PAGE, alerted, _alerts_page),
+    "vmalert": Kind("vmalert-", ALERTS_PAGE, partial(alerted, with_vmalert=True), _alerts_page),
 }
 
 

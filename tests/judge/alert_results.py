@@ -15,6 +15,7 @@ from tests.judge.harm import MAY, MUST, MUST_NOT, REDUNDANCY_LOST, WAKE_WITHIN, 
 from tests.judge.notifications import SPEED, Notification, notified
 from tests.judge.results import share
 from tests.judge.severity import CRITICAL, SEVERITIES, WARNING, severity
+from tests.judge.vmalert import VMALERT, posted
 
 Result = dict[str, Any]
 Sent = dict[str, list["Notification"]]
@@ -30,8 +31,11 @@ _LISTED: Final = 150
 
 
 def alerts_sent(results: Sequence[Result]) -> Sent:
+    """Send what fired through Alertmanager, and what fired by each engine, where they are compared."""
+    fired = {_name(result): result["firings"] for result in results}
+    by_engine = posted([result for result in results if VMALERT in result])
     with tempfile.TemporaryDirectory(prefix="isrwatch-judge-") as folder:
-        return notified({_name(result): result["firings"] for result in results}, Path(folder))
+        return notified(fired | by_engine, Path(folder))
 
 
 def _name(result: Result) -> str:
@@ -265,11 +269,12 @@ def _harm(result: Result) -> str:
     return "; ".join(harm) or "-"
 
 
-def alerts_heading(played: str, cost: str) -> str:
+def alerts_heading(played: str, cost: str, *, with_vmalert: bool) -> str:
+    arguments = f"--alerts{' --vmalert' * with_vmalert} --write"
+    rendered_by = f'Rendered by\n`make judge ARGS="{arguments}"`.'
     return f"""# Who is woken, judged
 
-{played} Rendered by
-`make judge ARGS="--alerts --write"`. The plays are those of [the judge of incidents](judge.md), one or two random
+{played} {rendered_by} The plays are those of [the judge of incidents](judge.md), one or two random
 faults on a random cluster of the model, half of them with Kafka's defaults; and one in eight of what operators say woke
 them in vain (`tests/judge/false_wakers.py`). Each is folded as by the job, with its samples, rendered by the exporter
 at scrapes 15 s apart, and evaluated by promtool under the committed rules; what fired went through a real Alertmanager

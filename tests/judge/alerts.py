@@ -31,6 +31,7 @@ from tests.judge.harm import REDUNDANCY_LOST, WAKE_WITHIN, Judged, Span, judged_
 from tests.judge.play import BATCH_SECONDS, SECOND, START, Batch, Play, played
 from tests.judge.severity import CRITICAL, severity
 from tests.judge.steps import Effect
+from tests.judge.vmalert import VMALERT, both_engines
 from tests.plugins.exposed_play import ExposedPlay
 
 RULES: Final = Path(__file__).parents[2] / "dashboards" / "generated" / "alerts.yml"
@@ -86,11 +87,11 @@ class Scrapes:
         return range(begin, begin + self.series.scrapes * step, step)
 
 
-def alerted(seed: int, kinds: tuple[str, ...] = ()) -> Result:
-    """Play a seed and evaluate the rules; a play that fails is a result, too."""
+def alerted(seed: int, kinds: tuple[str, ...] = (), *, with_vmalert: bool = False) -> Result:
+    """Play a seed and evaluate the rules, by vmalert, too, if asked; a play that fails is a result, too."""
     try:
         began = sum(os.times()[:4])  # promtool's, too
-        return _alerted(seed, kinds) | {"cpu": round(sum(os.times()[:4]) - began, 1)}
+        return _alerted(seed, kinds, with_vmalert=with_vmalert) | {"cpu": round(sum(os.times()[:4]) - began, 1)}
     except Exception:  # noqa: BLE001 - one play must not end the others, and its error is shown
         return {"seed": seed, "failed": traceback.format_exc()}
 
@@ -105,7 +106,7 @@ def play_of(seed: int, kinds: tuple[str, ...], scrapes: Scrapes) -> Play:
     return played(seed, kinds, scrapes, LONG_TAIL if random.random() < _LONG_SHARE else TAIL)
 
 
-def _alerted(seed: int, kinds: tuple[str, ...]) -> Result:
+def _alerted(seed: int, kinds: tuple[str, ...], *, with_vmalert: bool) -> Result:
     rules = RuleFile.read(RULES)
     judgement = EveryRule([rules])
     scrapes = Scrapes(judgement.metrics | in_texts(rules))
@@ -115,22 +116,31 @@ def _alerted(seed: int, kinds: tuple[str, ...]) -> Result:
         fired = firings([without_texts(rules)], judgement, scrapes.series, scrapes.times(), Path(folder))
         shown = [fired_in(each) for each in fired if each.alert not in always_firing(rules)]
         _put_texts(shown, rules, scrapes.times()[0], Path(folder))
+        compared = (
+            {VMALERT: both_engines(Path(folder), rules, scrapes.times()[0], always_firing(rules))}
+            if with_vmalert
+            else {}
+        )
     for one in shown:
         if "text" in one:
             one["right"] = list(
                 read(one["text"], [each for each in right[0] if each.harm], missing_at(play, one["began"]))
             )
-    return {
-        "seed": seed,
-        "preset": play.preset,
-        "is_polled": play.is_polled,
-        "faults": [f"{one.kind}: {one.what}" for one in play.troubles],
-        "kinds": [one.kind for one in play.troubles],
-        "harm": sorted({harm for effect in effects.of for harm in effect.harm}),
-        "firings": shown,
-        "changed": [*scrapes.constancy.broken(), *fired_again(shown)],
-        "seconds": play.seconds,
-    } | judged_result(judged_harm(play), effects.of)
+    return (
+        {
+            "seed": seed,
+            "preset": play.preset,
+            "is_polled": play.is_polled,
+            "faults": [f"{one.kind}: {one.what}" for one in play.troubles],
+            "kinds": [one.kind for one in play.troubles],
+            "harm": sorted({harm for effect in effects.of for harm in effect.harm}),
+            "firings": shown,
+            "changed": [*scrapes.constancy.broken(), *fired_again(shown)],
+            "seconds": play.seconds,
+        }
+        | judged_result(judged_harm(play), effects.of)
+        | compared
+    )
 
 
 def judged_result(judged: Judged, effects: Sequence[Effect]) -> Result:

@@ -140,28 +140,42 @@ def texts(folder: Path, rules: RuleFile, wanted: Sequence[Wanted]) -> list[str]:
     test["alert_rule_test"] = list(asked.values())
     path = folder / "texts.yml"
     path.write_text(json.dumps({**document, "rule_files": ["texts-rules.yml"], "tests": [test]}), encoding="utf-8")
-    answers = _answers(path)
-    return [_text(answers, each) for each in wanted]
+    said_by_prometheus = answers([promtool(), "test", "rules", path])
+    return [_text(said_by_prometheus, each) for each in wanted]
 
 
-_Answers = dict[tuple[str, float], list[tuple[dict[str, str], dict[str, str]]]]
+def promtool() -> str:
+    program = shutil.which("promtool")
+    assert program is not None
+    return program
+
+
+Answers = dict[tuple[str, int], list[tuple[dict[str, str], dict[str, str]]]]
 """Labels and annotations of what fires, by its name and its second."""
 
 
-def _answers(path: Path) -> _Answers:
-    promtool = shutil.which("promtool")
-    assert promtool is not None
-    ran = subprocess.run([promtool, "test", "rules", str(path)], capture_output=True, text=True, check=False)
-    answers: _Answers = {}
+def answers(command: Sequence[str | Path]) -> Answers:
+    """Run a test that expects no alert by promtool or by vmalert-tool, and give what fires instead."""
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    given: Answers = {}
     for name, second, said in _ASKED.findall(ran.stdout + ran.stderr):
         pairs = zip(_LABELS.findall(said), _GOT.findall(said), strict=True)
-        told = [(dict(_ANNOTATION.findall(labels)), dict(_ANNOTATION.findall(texts))) for labels, texts in pairs]
-        answers[name, sum(int(count) * _UNITS[unit] for count, unit in _DURATION.findall(second))] = told
-    return answers
+        told = [(_unquoted(labels), _unquoted(texts)) for labels, texts in pairs]
+        given[name, sum(int(count) * _UNITS[unit] for count, unit in _DURATION.findall(second))] = told
+    return given
 
 
-def _text(answers: _Answers, wanted: Wanted) -> str:
-    for labels, said in answers.get((wanted.alert, wanted.second), ()):
+def _unquoted(pairs: str) -> dict[str, str]:
+    return {name: json.loads(f'"{value}"') for name, value in _ANNOTATION.findall(pairs)}
+
+
+def shown(annotations: Mapping[str, str]) -> str:
+    """Give what a person reads of the annotations of an alert."""
+    return " ".join(annotations[key] for key in _SHOWN if key in annotations)
+
+
+def _text(given: Answers, wanted: Wanted) -> str:
+    for labels, said in given.get((wanted.alert, wanted.second), ()):
         if labels.items() >= wanted.labels.items():
-            return " ".join(json.loads(f'"{said[key]}"') for key in _SHOWN if key in said)
-    raise AssertionError(f"{wanted} does not fire: {answers}")
+            return shown(said)
+    raise AssertionError(f"{wanted} does not fire: {given}")

@@ -64,8 +64,8 @@ PARTS: Final = {
     "drill": Part("ten faults of a real Kafka: each is reported as what it was", "tests.drill", says=r"\d+ faults.*"),
     "judge": Part("2,000 random faults: what is reported of them against the model", JUDGE, says=PLAYS, resumes=True),
     "judge-alerts": Part(
-        "1,000 random faults, and what woke operators in vain: who is woken",
-        f"{JUDGE} --alerts --plays 1000",
+        "500 random faults, and what woke operators in vain: who is woken, by Prometheus and by vmalert",
+        f"{JUDGE} --alerts --vmalert --plays 500",
         says=PLAYS,
         resumes=True,
     ),

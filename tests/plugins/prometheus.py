@@ -109,14 +109,14 @@ def _is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
 
 @contextmanager
 def running_alertmanager(
-    directory: Path, webhook: Webhook, configuration: Mapping[str, Any] | None = None
+    directory: Path, webhook: Webhook, configuration: Mapping[str, Any] | None = None, port: int | None = None
 ) -> Iterator[Alertmanager]:
     """Run an Alertmanager; without a configuration it tells the webhook at once, resolved alerts included."""
     receiver = {"name": "webhook", "webhook_configs": [{"url": webhook.url, "send_resolved": True}]}
     route = {"receiver": "webhook", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
     configuration = configuration or {"route": route, "receivers": [receiver]}
     (directory / "alertmanager.yml").write_text(yaml.safe_dump(dict(configuration)))
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://127.0.0.1:{port or free_port()}"
     command = (
         "prometheus-alertmanager",
         "--config.file=alertmanager.yml",
