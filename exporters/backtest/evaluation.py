@@ -110,7 +110,7 @@ def _promtool(tests: Path) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - Prometheus' own tool
     text = done.stdout + done.stderr
     if not _TEST.search(text):
-        raise ConfigurationError(f"promtool cannot evaluate the rules: {text.strip()}")
+        raise ConfigurationError("promtool cannot evaluate the rules:", text.strip())
     return text
 
 
