@@ -48,10 +48,13 @@ class Terminal(Console):
             self.print(Text(printable(text), style=style), soft_wrap=True)
         else:
             self.file.write(printable(text) + "\n")
+        if self.stderr:
+            self.file.flush()
 
     def progress(self, text: str, *, is_last: bool) -> None:
         """Overwrite the line of a terminal; the last one stays."""
         self.file.write(f"\r{printable(text)}" + "\n" * is_last)
+        self.file.flush()
 
     def document(self, lines: Iterable[str]) -> None:
         """Print lines of JSON, CSV or Markdown, which are encoded: to a pipe as they are."""
