@@ -1,0 +1,40 @@
+"""Names of others in the templates of alerts, each written for where it is read: a sentence, a shell.
+
+A label may have anything, and Prometheus inserts it as it is. Links have their own: ``exporters.web.runbook``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from streaming.encodings import LONGEST
+
+_OF_LABEL: Final = re.compile(r"\{\{ ((?:\$labels)?\.(\w*)(?: \| [^{}]*)?) \}\}")
+_LONG: Final = frozenset({"group", "topic", "subject"})
+"""The labels whose values may be far too long to read: Kafka limits others, or whoever runs isrwatch writes them."""
+PLAIN: Final = r"reReplaceAll `[\pC\p{Zl}\p{Zp}]` `?`"
+"""A part of a template that leaves no control character, line end or turn of the direction of writing."""
+
+
+_QUOTED: Final = r"reReplaceAll `'` `'\''`"
+
+
+def shortened(most: int = LONGEST) -> str:
+    """Return a part of a template that leaves the beginning and the end of a long text, with a mark between them."""
+    return f"reReplaceAll `(?s)^(.{{60}}).{{{most - 90},}}(.{{30}})$` `$1…$2`"
+
+
+def sentence(template: str) -> str:
+    """Return a sentence with every label written for people."""
+
+    def written(label: re.Match[str]) -> str:
+        short = f" | {shortened()}" if label[2] in _LONG else ""
+        return f"{{{{ {label[1]} | {PLAIN}{short} }}}}"
+
+    return _OF_LABEL.sub(written, template)
+
+
+def command(template: str) -> str:
+    """Return a command with every label quoted for a shell; what cannot be typed is a ``?``, as in a pattern."""
+    return _OF_LABEL.sub(lambda label: f"'{{{{ {label[1]} | {PLAIN} | {_QUOTED} }}}}'", template)
