@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
 
-from streaming.encodings import printable, with_short_words
+from streaming.escapes import printable, with_short_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -124,7 +124,7 @@ class LogLines(logging.Formatter):
 
 
 class _ToStderr(logging.StreamHandler[Any]):
-    """What the last call of :func:`log_to_stderr` has set up."""
+    """The handler that :func:`log_to_stderr` has set up last."""
 
 
 def log_to_stderr(formatter: logging.Formatter, level: str = "WARNING") -> None:

@@ -8,21 +8,23 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from streaming.encodings import LONGEST
+from streaming.escapes import HEAD, LONGEST, TAIL
 
 _OF_LABEL: Final = re.compile(r"\{\{ ((?:\$labels)?\.(\w*)(?: \| [^{}]*)?) \}\}")
 _LONG: Final = frozenset({"group", "topic", "subject"})
-"""The labels whose values may be far too long to read: Kafka limits others, or whoever runs isrwatch writes them."""
+"""The labels whose values may be far too long to read: Kafka limits the others, or the configuration has them."""
 PLAIN: Final = r"reReplaceAll `[\pC\p{Zl}\p{Zp}]` `?`"
 """A part of a template that leaves no control character, line end or turn of the direction of writing."""
 
 
-_QUOTED: Final = r"reReplaceAll `'` `'\''`"
+QUOTED: Final = r"reReplaceAll `[\pC\p{Zl}\p{Zp}\\|\[\]]` `?` | reReplaceAll `'` `'\''`"
+"""A part of a template for a word of a shell between apostrophes, which is a pattern: in one ``?`` stands for what
+cannot be typed, or would look like an expression."""
 
 
 def shortened(most: int = LONGEST) -> str:
     """Return a part of a template that leaves the beginning and the end of a long text, with a mark between them."""
-    return f"reReplaceAll `(?s)^(.{{60}}).{{{most - 90},}}(.{{30}})$` `$1…$2`"
+    return f"reReplaceAll `(?s)^(.{{{HEAD}}}).{{{most - HEAD - TAIL},}}(.{{{TAIL}}})$` `$1…$2`"
 
 
 def sentence(template: str) -> str:
@@ -36,5 +38,5 @@ def sentence(template: str) -> str:
 
 
 def command(template: str) -> str:
-    """Return a command with every label quoted for a shell; what cannot be typed is a ``?``, as in a pattern."""
-    return _OF_LABEL.sub(lambda label: f"'{{{{ {label[1]} | {PLAIN} | {_QUOTED} }}}}'", template)
+    """Return a command with every label quoted for a shell."""
+    return _OF_LABEL.sub(lambda label: f"'{{{{ {label[1]} | {QUOTED} }}}}'", template)

@@ -16,8 +16,8 @@ from exporters.terminal.output import until_closed
 from exporters.terminal.time_parsing import SECOND, span
 from streaming.delta.store.place import tables_place
 from streaming.durations import seconds_of
-from streaming.encodings import json_text
 from streaming.errors import ConfigurationError
+from streaming.escapes import json_text
 from streaming.settings import load
 from streaming.terminal import Terminal, print_wrapped
 

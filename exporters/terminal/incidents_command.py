@@ -32,7 +32,7 @@ from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output
 from exporters.terminal.time_parsing import SECOND, Clock, span
 from exporters.terminal.unreadable import UnreadableTables
 from streaming.contracts.events import IncidentClass
-from streaming.encodings import json_text
+from streaming.escapes import json_text
 from streaming.name_patterns import patterns_of
 from streaming.settings import load
 from streaming.terminal import print_wrapped

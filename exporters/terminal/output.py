@@ -20,7 +20,7 @@ from rich.text import Text
 from exporters.terminal.table_layout import Field, table_lines
 from streaming.contracts.columns import Column
 from streaming.contracts.tables import TABLES
-from streaming.encodings import csv_line, json_text, printable
+from streaming.escapes import csv_line, json_text, printable
 from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rich.cells import cell_len
 
-from streaming.encodings import printable, shortened, with_short_words
+from streaming.escapes import printable, shortened, with_short_words
 
 _GAP: Final = "  "
 _INDENT: Final = "    "

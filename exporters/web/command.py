@@ -15,8 +15,8 @@ from rich.text import Text
 
 from streaming.configuration_file import OPTION_HELP
 from streaming.delta.store.place import tables_place
-from streaming.encodings import json_text
 from streaming.errors import ConfigurationError
+from streaming.escapes import json_text
 from streaming.name_patterns import check_patterns
 from streaming.settings import EXPORT_FAMILIES, ExportSettings, Settings, check_telemetry_path, load
 from streaming.terminal import LogLines, Terminal, log_to_stderr, print_wrapped

@@ -23,8 +23,8 @@ import typer
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
-from streaming.encodings import printable
 from streaming.errors import ConfigurationError, IsrwatchError, MissingTool
+from streaming.escapes import printable
 from streaming.settings import check_place
 from streaming.terminal import LogLines, Terminal, log_to_stderr, print_wrapped
 

@@ -18,8 +18,8 @@ from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
 from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, SECONDS, Finding, Status, numbered
 from streaming.configuration_file import OPTION_HELP, file_to_read, overriding
-from streaming.encodings import json_text
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
+from streaming.escapes import json_text
 from streaming.settings import written_secrets
 from streaming.terminal import Terminal, print_wrapped
 

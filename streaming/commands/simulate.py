@@ -14,7 +14,7 @@ from rich.text import Text
 
 from streaming.contracts.identifiers import Micros
 from streaming.durations import seconds_of
-from streaming.encodings import json_text, printable
+from streaming.escapes import json_text, printable
 from streaming.model import constants
 from streaming.model.cluster.descriptions import hanging
 from streaming.model.invariants import groups

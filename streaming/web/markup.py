@@ -7,7 +7,7 @@ import hashlib
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from streaming.encodings import printable, with_short_words
+from streaming.escapes import printable, with_short_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from streaming.encodings import json_text, printable, with_short_words
+from streaming.escapes import json_text, printable, with_short_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

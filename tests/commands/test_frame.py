@@ -60,7 +60,7 @@ def test_help_names_every_command_and_imports_no_room() -> None:
     # The contracts are plain; the settings of alerts know their conditions.
     assert {name for name in imported if not name.startswith("contracts")} == {
         "streaming",
-        "encodings",
+        "escapes",
         "terminal",
         *names,
     }

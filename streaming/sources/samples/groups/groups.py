@@ -116,7 +116,7 @@ def _answer(
 ) -> CoordinatorAnswer:
     if connection.newest(OFFSET_FETCH, NEWEST) < OLDEST:
         raise NodeTooOld("the groups of brokers that are older than Kafka 3.0 are not read (KIP-709)")
-    listed = {name: group for name, group in list_groups(connection).items() if name and is_included(name)}
+    listed = {name: group for name, group in list_groups(connection).items() if is_included(name)}
     groups, denied = describe_groups(connection, listed)
     sharing = [name for name, group in groups.items() if group.protocol == SHARE]
     committing = [name for name, group in groups.items() if group.protocol != SHARE]

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 255
 """Characters that are shown of a name as it is: more than the name of a topic, with its partition, may have."""
-_HEAD: Final = 60
-_TAIL: Final = 30
+HEAD: Final = 40
+TAIL: Final = 15
+"""Characters of a longer one that are shown of its beginning and its end."""
 _LONGEST_SENTENCE: Final = 20_000
 _LONG_WORD: Final = re.compile(rf"\S{{{LONGEST + 1},}}")
 
@@ -46,7 +47,7 @@ def shortened(text: str) -> str:
     """Return a name for people: of one that is longer than any topic's the beginning, the end and the length."""
     if len(text) <= LONGEST:
         return text
-    return f"{text[:_HEAD]}…{text[-_TAIL:]} ({len(text):,} characters)"
+    return f"{text[:HEAD]}…{text[-TAIL:]} ({len(text):,} characters)"
 
 
 def with_short_words(text: str) -> str:
