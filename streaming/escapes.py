@@ -68,6 +68,12 @@ def _escaped(char: str) -> str:
     return char if char.isprintable() else json.dumps(char)[1:-1]
 
 
+def yaml_text(value: Any) -> str:  # noqa: ANN401 - any value of JSON
+    """Return a value as YAML on one line: JSON, but for the characters that JSON writes as two halves."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)
+
+
 _FORMULA: Final = (*"=+-@\t\r\n'", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """The last ones are those of the first in full width, which spreadsheets take for the same."""
 _SEPARATORS: Final = frozenset(',;"\t\r\n')

@@ -135,7 +135,7 @@ def test_csv_has_the_same_cells_and_no_formula(name: str) -> None:
 def test_a_line_of_csv_is_one_record(cells: list[Any]) -> None:
     (read,) = csv.reader(io.StringIO(csv_line(cells) + "\n", newline=""))
     assert len(read) == len(cells)
-    assert [each.removeprefix("'") for each in read] == ["" if c is None else str(c).removeprefix("'") for c in cells]
+    assert [each.removeprefix("'") for each in read] == ["" if each is None else str(each) for each in cells]
 
 
 class Elements(html.parser.HTMLParser):

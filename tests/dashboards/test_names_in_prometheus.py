@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import unicodedata
@@ -14,7 +13,7 @@ import pytest
 from dashboards.alerts import texts
 from dashboards.promql import of_variable, quoted
 from dashboards.render import as_yaml
-from streaming.escapes import HEAD, LONGEST, TAIL
+from streaming.escapes import HEAD, LONGEST, TAIL, yaml_text
 from tests.dashboards.promtool import promtool
 from tests.test_names import ODD, grafana
 
@@ -45,7 +44,7 @@ def outcome(folder: Path, rules: list[dict[str, Any]], test: dict[str, Any]) -> 
     (folder / "rules.yml").write_text(as_yaml({"groups": [{"name": "names", "rules": rules}]}))
     series = [{"series": f'lag{{group={quoted(name)}, cluster="a"}}', "values": str(n)} for n, name in enumerate(NAMES)]
     document = {"rule_files": ["rules.yml"], "tests": [{"interval": "1m", "input_series": series, **test}]}
-    (folder / "test.yml").write_text(json.dumps(document))
+    (folder / "test.yml").write_text(yaml_text(document))
     done = promtool("test", "rules", folder / "test.yml")
     assert done.returncode == 0, done.stdout + done.stderr
 
