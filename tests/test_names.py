@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 from rich.text import Text
+from typer.testing import CliRunner
 
 from dashboards.promql import of_variable, quoted
 from exporters.metrics.exporter_metrics import metrics_path
@@ -28,6 +29,7 @@ from exporters.terminal.time_parsing import Clock
 from exporters.web.command import LogFormat, LogLevel, configure
 from exporters.web.runbook import known_values, runbook
 from exporters.web.runbook_page import list_page, section_page, unknown_page
+from streaming.commands import app
 from streaming.escapes import LONGEST, csv_line, json_text, printable, shortened
 from streaming.terminal import LogLines, Terminal, print_wrapped
 from streaming.web.markup import document, sentence, table
@@ -160,6 +162,15 @@ def pages(name: str) -> Iterator[str]:
     yield document(name, sentence(name, is_good=False), table([name], [[name, name]]))
     yield section_page(runbook(), "IsrwatchGroupStuck", values)
     yield list_page(runbook(), values)
+
+
+@odd_names
+@given(ANY_TEXT)
+def test_an_error_of_a_command_is_one_line(name: str) -> None:
+    done = CliRunner().invoke(app, ["explain", "--", f"nothing is called {name}"], env={"COLUMNS": "1000000"})
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert visible(done.stderr)
+    assert done.stderr.count("\n") == 1
 
 
 @odd_names

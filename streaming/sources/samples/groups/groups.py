@@ -42,7 +42,7 @@ from streaming.sources.samples.groups.described import (
     describe_groups,
     list_groups,
 )
-from streaming.sources.samples.groups.rounds import Coordinator, Piece, Round, about
+from streaming.sources.samples.groups.rounds import Coordinator, GroupsPiece, Round, about
 from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import AT_ONCE, Timer, monotonic
 
@@ -126,7 +126,7 @@ class GroupsKind:
     def _refused(
         self, coordinator: Coordinator, answer: BrokerAnswer, refusal: ConnectionRefused, envelope: dict[str, Any]
     ) -> AnswerContent:
-        """Ask for less next time; a round that has begun goes on for a while."""
+        """Ask for less next time; a round that has begun continues for a while."""
         if not isinstance(refusal, ServiceRefused):
             coordinator.fail()
         if coordinator.round is None:
@@ -171,7 +171,7 @@ def _answer(
     positions: Mapping[str, ByTopic],
     connection: Connection,
     *,
-    piece: Piece,
+    piece: GroupsPiece,
 ) -> CoordinatorAnswer:
     if connection.newest(OFFSET_FETCH, NEWEST) < OLDEST:
         raise NodeTooOld("the groups of brokers that are older than Kafka 3.0 are not read (KIP-709)")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_GROUPS: Final = 2_000
 """Groups of one piece; a request for so many is answered in less than a second unless they have very many offsets."""
 MOST_OFFSETS: Final = 100_000
-"""Offsets of one piece, as far as those of the piece before tell how many there are."""
+"""Offsets of one piece, as many as those of the piece before let expect."""
 ROUND_MICROS: Final = Micros(60_000_000)
 """So long a round lasts at most, and one piece more."""
 _FAILURES: Final = 6
@@ -32,7 +32,7 @@ _SMALLER: Final = 8
 _TIMES: Final = ("occurred_not_after", "collected_at")
 
 
-class Piece(NamedTuple):
+class GroupsPiece(NamedTuple):
     """Groups to ask for.
 
     Attributes:
@@ -53,7 +53,7 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Coordinator:
-    """How a broker has answered so far.
+    """The state of a broker whose groups are asked for.
 
     Attributes:
         size: groups of the next piece.
@@ -65,11 +65,11 @@ class Coordinator:
     late: list[str] = field(default_factory=list)
     round: Round | None = None
 
-    def piece(self) -> Piece:
+    def piece(self) -> GroupsPiece:
         """Return what to ask for next."""
         if self.round is None:
-            return Piece(self.size, None, self.late)
-        return Piece(self.size, self.round.left)
+            return GroupsPiece(self.size, None, self.late)
+        return GroupsPiece(self.size, self.round.left)
 
     def fit(self, answer: CoordinatorAnswer) -> None:
         """Choose the size of the next piece by the offsets of this one."""
@@ -84,7 +84,7 @@ class Coordinator:
 
 @dataclass(slots=True)
 class Round:
-    """What a coordinator has answered in pieces so far.
+    """The answers of a coordinator to the pieces of a round so far.
 
     Attributes:
         began_at: by the monotonic clock.
