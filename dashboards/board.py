@@ -14,7 +14,7 @@ import attr
 from grafanalib import core
 
 from dashboards import style
-from dashboards.promql import Scope, Signal
+from dashboards.promql import CHOOSABLE, EVERYTHING, Scope, Signal, of_variable
 from dashboards.signals import brokers, changes, clusters, groups, partitions
 from dashboards.style import DATASOURCE, EVERY_VALUE, ORANGE, PURPLE, RED, KeyColumn, Link, PanelQuery, normalised
 from streaming.contracts.events import Severity
@@ -56,8 +56,12 @@ TAG: Final = "isrwatch"
 """Tag of every board; the menu on top lists the boards with it."""
 
 
+CELL: Final = "${__value.raw:percentencode}"
+"""The value of a cell in a link. Without the format Grafana leaves ``&``, ``#`` and ``+`` as they are."""
+
+
 def to_board(board: Board, **variables: str) -> Link:
-    """Return the link to a board: from a cell, ``broker="${__value.raw}"`` shows that broker there."""
+    """Return the link to a board: from a cell, ``broker=CELL`` shows that broker there."""
     chosen = "".join(f"&var-{name}={value}" for name, value in variables.items())
     cluster = "" if "cluster" in variables else "&${cluster:queryparam}"
     url = f"/d/{board}?${{datasource:queryparam}}{cluster}{chosen}&${{__url_time_range}}"
@@ -73,12 +77,11 @@ _LINKED: Final = {
     Board.GROUPS: "consumer groups",
     Board.HEALTH: "the health of isrwatch",
 }
-_CELL: Final = "${__value.raw}"
-BROKER: Final = KeyColumn("broker", "Broker", 80, (to_board(Board.BROKERS, broker=_CELL),))
-TOPIC: Final = KeyColumn("topic", "Topic", 170, (to_board(Board.TOPICS, topic=_CELL),))
+BROKER: Final = KeyColumn("broker", "Broker", 80, (to_board(Board.BROKERS, broker=CELL),))
+TOPIC: Final = KeyColumn("topic", "Topic", 170, (to_board(Board.TOPICS, topic=CELL),))
 PARTITION: Final = KeyColumn("partition", "Partition", 100)
-GROUP: Final = KeyColumn("group", "Group", 150, (to_board(Board.GROUPS, group=_CELL),))
-CLUSTER: Final = KeyColumn("cluster", "Cluster", 140, (to_board(Board.CLUSTER, cluster=_CELL),))
+GROUP: Final = KeyColumn("group", "Group", 150, (to_board(Board.GROUPS, group=CELL),))
+CLUSTER: Final = KeyColumn("cluster", "Cluster", 140, (to_board(Board.CLUSTER, cluster=CELL),))
 
 
 # Selections, and the queries that several boards ask.
@@ -86,12 +89,11 @@ CLUSTER: Final = KeyColumn("cluster", "Cluster", 140, (to_board(Board.CLUSTER, c
 
 WINDOW: Final = "$__rate_interval"
 RANGE: Final = "$__range"
-_ONE_CLUSTER: Final = {"cluster": 'cluster="$cluster"'}
 
 
 def selected(*variables: str) -> Scope:
     """Select the cluster of the board, and what its other variables select."""
-    return Scope({**_ONE_CLUSTER, **{name: f'{name}=~"${name}"' for name in variables}})
+    return Scope({name: of_variable(name) for name in ("cluster", *variables)})
 
 
 IN_CLUSTER: Final = selected()
@@ -286,7 +288,8 @@ def _values(name: str, label: str, series: str, *, several: bool = False) -> cor
         sort=_NUMERICAL_ASCENDING if name == "broker" else _ALPHABETICAL_ASCENDING,
         multi=several,
         includeAll=several,
-        allValue=".+" if several else "",
+        allValue=EVERYTHING if several else "",
+        regex=CHOOSABLE,
     )
 
 

@@ -12,6 +12,7 @@ from dashboards.render import differing, rendered, write
 from streaming.configuration_file import OPTION_HELP
 from streaming.errors import ConfigurationError
 from streaming.settings import NO_LINKS, check_url, load
+from streaming.terminal import Terminal
 
 GENERATED = Path(__file__).parent / "generated"
 
@@ -47,14 +48,14 @@ def render(
     files = rendered(settings)
     if not check:
         write(output, files)
-        typer.echo(f"{output}: {', '.join(files)}")
+        Terminal().row(f"{output}: {', '.join(files)}")
         if not settings.export.url and output.resolve() != GENERATED.resolve():
-            typer.echo(NO_LINKS, err=True)
+            Terminal(stderr=True).row(NO_LINKS)
         return
     stale = differing(output, files)
     if stale:
         raise ConfigurationError(f"{output}: {', '.join(stale)} not up to date; run: isrwatch dashboards render")
-    typer.echo(f"{output}: up to date")
+    Terminal().row(f"{output}: up to date")
 
 
 def _link(option: str, url: str) -> str:

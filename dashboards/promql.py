@@ -57,6 +57,27 @@ class Scope:
 EVERYWHERE: Final = Scope()
 
 
+def quoted(text: str) -> str:
+    """Return a string of PromQL: whatever is in it stays in it."""
+    escaped = "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text.replace("\\", "\\\\"))
+    return '"' + escaped.replace('"', '\\"') + '"'
+
+
+def of_variable(variable: str) -> str:
+    """Return the matcher of what a variable of a board, which is called as its label, has.
+
+    Grafana writes a name as a regular expression there, with nothing escaped for the quotes around it: hence those of
+    raw strings. What has one of those itself cannot be chosen (:data:`CHOOSABLE`).
+    """
+    return f"{variable}=~`${{{variable}:regex}}`"
+
+
+EVERYTHING: Final = "(?s:.*)"
+"""The value of a variable of which everything is chosen: the empty group, too, and names with line ends."""
+CHOOSABLE: Final = "/^[^`]*$/"
+"""The values that a variable offers, as Grafana writes a regular expression."""
+
+
 @dataclass(frozen=True, slots=True)
 class Signal:
     """One metric: its title, its meaning to an operator, and its PromQL.

@@ -20,9 +20,18 @@ from typing import ClassVar
 
 
 class IsrwatchError(Exception):
-    """Base of every error for the user. ``exit_code``: that of a command that ends with it."""
+    """Base of every error for the user.
+
+    Attributes:
+        exit_code: that of a command that ends with it.
+        log: lines of a program that a command prints below the sentence.
+    """
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, sentence: str = "", log: str = "") -> None:
+        super().__init__(sentence)
+        self.log = log
 
 
 class ConfigurationError(IsrwatchError):

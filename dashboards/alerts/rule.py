@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
-from dashboards.promql import Scope
+from dashboards.alerts import texts
+from dashboards.promql import Scope, quoted
 from dashboards.signals import clusters
 from exporters.web.runbook import runbook_link
 from streaming.alert_settings import AlertChange, shown_severity
@@ -27,7 +27,6 @@ OF_BROKER: Final = {"cluster": "cluster", "broker": "broker"}
 KEPT: Final = 300.0
 """Seconds for which an alert fires without its series: an exporter is restarted in less."""
 _LONGEST: Final = 200
-_LABEL: Final = re.compile(r"\{\{ \$labels\.\w+ \}\}")
 _OF_INCIDENT: Final = (
     "kafka_replication_incident_info and on (cluster, incident) label_replace("
     'kafka_replication_incident_current_info{cluster=%q, incident=%q}, "incident", "$1", "current", "(.+)")'
@@ -54,12 +53,6 @@ def _matchers(label: str, patterns: tuple[str, ...]) -> str:
     both = (f"{label}=~{quoted(f'|{names.included}')}" if names.included else "",
             f"{label}!~{quoted(names.excluded)}" if names.excluded else "")  # fmt: skip
     return ", ".join(filter(None, both))
-
-
-def quoted(text: str) -> str:
-    """Quote a string of PromQL."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def rule(  # noqa: PLR0913 - the parts of a rule
@@ -92,8 +85,8 @@ def rule(  # noqa: PLR0913 - the parts of a rule
         **({"keep_firing_for": duration_text(kept)} if kept else {}),
         **({} if _severity_of_series(name) else {"labels": {"severity": _severity(alert, change, settings)}}),
         "annotations": {
-            "summary": _of_incident(sentence) if alert.of_job else sentence,
-            "command": _LABEL.sub(r"'\g<0>'", command),
+            "summary": _of_incident(texts.sentence(sentence)) if alert.of_job else texts.sentence(sentence),
+            "command": texts.command(command),
             **({"runbook_url": link} if link else {}),
         },
     }
@@ -119,7 +112,7 @@ def _severity(alert: Alert, change: AlertChange, settings: Settings) -> str:
 def _of_incident(sentence: str) -> str:
     """Return a template: the sentence of the incident, or without one another."""
     query = f"printf `{_OF_INCIDENT}` $labels.cluster $labels.short_id | query"
-    words = f'{{{{ . | first | label "summary" | printf "%.{_LONGEST}s" }}}}'
+    words = f'{{{{ . | first | label "summary" | {texts.PLAIN} | {texts.shortened(_LONGEST)} }}}}'
     return f"{{{{ with {query} }}}}{words}{{{{ else }}}}{sentence}{{{{ end }}}}"
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dashboards import style
 from dashboards.board import (
+    CELL,
     IN_CLUSTER,
     RANGE,
     STALE_SECONDS,
@@ -127,7 +128,7 @@ _INCIDENT_LABELS: Final = ("consequence", "next_step", "suspects", "incident")
 
 def open_incidents(settings: BoardSettings) -> style.Panel:
     """List the open incidents: the worst one first, with what it means and what to do first."""
-    runbook = Link("What this incident is, and what to do", f"{settings.url}/runbook/${{__value.raw}}")
+    runbook = Link("What this incident is, and what to do", f"{settings.url}/runbook/{CELL}")
     severity = or_nothing(_with_next_step(f"({_VALUES})"), "class", _NO_INCIDENT, _OPENED, also=_INCIDENT_LABELS)
     return style.table(
         "Open incidents",

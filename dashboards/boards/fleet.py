@@ -86,7 +86,7 @@ def ranked(scope: Scope) -> str:
 # A cluster whose exporter is gone has no series: it is remembered for as long as the board looks back.
 _GONE: Final = f"{clusters.DATA_AGE.last_known(RANGE)} unless on (cluster) {clusters.DATA_AGE.now()}"
 STATE: Final = f"max by (cluster) ({ranked(EVERYWHERE)}) or {_BLIND.rank} + 0 * ({_GONE})"
-_TO_CLUSTER: Final = to_board(Board.CLUSTER, cluster="${__field.labels.cluster}")
+_TO_CLUSTER: Final = to_board(Board.CLUSTER, cluster="${__field.labels.cluster:percentencode}")
 
 
 def _clusters(title: str, meaning: str, condition: str, colors: style.Steps) -> style.Panel:

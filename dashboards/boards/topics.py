@@ -27,7 +27,7 @@ from dashboards.board import (
     top,
     while_fresh,
 )
-from dashboards.promql import Scope, Signal, Unit
+from dashboards.promql import Scope, Signal, Unit, of_variable
 from dashboards.signals import brokers, clusters, derived, partitions
 from dashboards.style import CellLook, KeyColumn, PanelQuery, TableColumn, alarm, colored
 from streaming.contracts.durability import Weakness
@@ -43,7 +43,7 @@ _INTERNAL: Final = (
 )
 """The names of Kafka's own topics, and the usual ones of the state of Streams, Connect and MirrorMaker."""
 KINDS: Final = {".+": "all topics", "|".join(_INTERNAL): "internal topics"}
-SELECTED: Final = Scope({**IN_CLUSTER.matchers, "topic": 'topic=~"$topic", topic=~"$kind"'})
+SELECTED: Final = Scope({**IN_CLUSTER.matchers, "topic": f'{of_variable("topic")}, topic=~"$kind"'})
 LISTED: Final = 10
 
 

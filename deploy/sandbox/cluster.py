@@ -191,7 +191,7 @@ class Sandbox:
         """
         done = subprocess.run(self.tool_command(name, *arguments), capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise ConfigurationError(f"{name} failed: {(done.stderr or done.stdout).strip()}")
+            raise ConfigurationError(f"{name} failed:", (done.stderr or done.stdout).strip())
         return done.stdout
 
     def tool_command(self, name: str, *arguments: str) -> list[str | Path]:
@@ -271,7 +271,7 @@ class Sandbox:
         tool = ["kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(first.properties_file)]
         done = subprocess.run([*self._java(96), *tool], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise ConfigurationError(f"Kafka cannot format the storage: {(done.stderr or done.stdout).strip()}")
+            raise ConfigurationError("Kafka cannot format the storage:", (done.stderr or done.stdout).strip())
         for node in others:
             _copy_formatted(first.data, node.data, node.node_id)
         write_plan(self.plan, self.root)

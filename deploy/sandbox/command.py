@@ -11,13 +11,13 @@ from typing import Annotated, Final
 
 import typer
 from confluent_kafka import KafkaException
-from rich.console import Console
 from rich.table import Table
 
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import NEWEST, VERSIONS, Plan, formatted, plan_cluster, read_plan
 from streaming.errors import ConfigurationError
 from streaming.runtime.jars import JMX_AGENT, jar_paths
+from streaming.terminal import Terminal
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,7 +25,7 @@ app = typer.Typer(
     help="Run a real Kafka cluster on this machine and inject faults.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-console = Console()
+console = Terminal()
 
 Root = Annotated[Path, typer.Option("--root", help="Folder of the cluster: data, logs, state.")]
 NodeId = Annotated[int, typer.Argument(help="A broker (1, 2, ...) or a controller (101, 102, ...).")]

@@ -23,6 +23,7 @@ from exporters.terminal.time_parsing import Clock
 from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError
 from streaming.settings import load
+from streaming.terminal import Terminal
 
 if TYPE_CHECKING:
     from exporters.backtest.evaluation import Firing
@@ -117,7 +118,7 @@ def scrape_times(begin: int, end: int, step: int) -> range:
 def _report(place: int, count: int) -> None:
     """Show on a terminal how far the past is applied."""
     if sys.stderr.isatty() and (place == count or place % 100 == 0):
-        sys.stderr.write(f"\r{place:,} of {count:,} scrapes" + "\n" * (place == count))
+        Terminal(stderr=True).progress(f"{place:,} of {count:,} scrapes", is_last=place == count)
 
 
 def _row(firing: Firing, times: range, clock: Clock) -> Row:

@@ -6,10 +6,10 @@ that always fails shows that the print-out is read rightly.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
+from ast import literal_eval
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ import yaml
 from exporters.backtest.rule_files import at_another_time
 from exporters.read_model.snapshot import SECOND
 from streaming.errors import ConfigurationError
+from streaming.escapes import yaml_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -78,7 +79,7 @@ def firings(
     # Without an order promtool draws one, and an alert that reads a recording rule fires a scrape earlier or later.
     order = list(dict.fromkeys(str(group.get("name", "")) for file in files for group in file.groups))
     document = {"rule_files": names, "evaluation_interval": f"{seconds}s", "group_eval_order": order, "tests": [test]}
-    (folder / "tests.yml").write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML
+    (folder / "tests.yml").write_text(yaml_text(document), encoding="utf-8")
     (canary, *fired) = _failed(_promtool(folder / "tests.yml"))
     if canary != (0.0, [_CANARY_LABELS]):
         raise ConfigurationError(
@@ -110,7 +111,7 @@ def _promtool(tests: Path) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - Prometheus' own tool
     text = done.stdout + done.stderr
     if not _TEST.search(text):
-        raise ConfigurationError(f"promtool cannot evaluate the rules: {text.strip()}")
+        raise ConfigurationError("promtool cannot evaluate the rules:", text.strip())
     return text
 
 
@@ -118,7 +119,7 @@ def _failed(text: str) -> Iterator[tuple[float, list[Labels]]]:
     """Yield the time of each test that failed, in seconds, and the labels of the samples that it got."""
     for time, got in _TEST.findall(text):
         samples = [
-            tuple(sorted((name, json.loads(f'"{value}"')) for name, value in _LABEL.findall(labels)))
+            tuple(sorted((name, literal_eval(f'"{value}"')) for name, value in _LABEL.findall(labels)))
             for labels in _SAMPLE.findall(got)
         ]
         yield sum(int(count) * _UNITS[unit] for count, unit in _DURATION.findall(time)), samples

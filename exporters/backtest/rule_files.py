@@ -85,7 +85,7 @@ class RuleFile:
         try:
             document = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ConfigurationError(f"cannot read the rules {path}: {error}") from error
+            raise ConfigurationError(f"cannot read the rules {path}:", str(error)) from error
         body = document.get("spec", document) if isinstance(document, dict) else None
         groups = body.get("groups") if isinstance(body, dict) else None
         if not isinstance(groups, list) or not all(

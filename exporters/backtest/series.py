@@ -52,8 +52,8 @@ class ScrapedSeries:
 
     def add(self, exposition: str) -> None:
         """Add the next scrape: lines of the text format."""
-        for line in exposition.splitlines():
-            if line.startswith("#"):
+        for line in exposition.removesuffix("\n").split("\n"):
+            if not line or line.startswith("#"):
                 continue
             key, _, value = line.rpartition(" ")
             values = self._series.setdefault(key, _Values())

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from exporters.demo.live import DemoProgress, newest, now_micros, screen
@@ -27,6 +26,7 @@ from streaming.durations import seconds_of
 from streaming.resources import conf_path
 from streaming.runtime.java import find_java
 from streaming.sources.simulated.scenario_file import load_scenario
+from streaming.terminal import Terminal
 
 SCENARIO: Final = "broker_loss"
 REFRESH_SECONDS: Final = 0.25
@@ -60,7 +60,7 @@ def demo(
     seconds = None if lasts is None else seconds_of("--for", lasts)
     load_scenario(scenario)  # refuse an unknown name before anything starts
     location = DemoLocation(directory=empty_folder(directory), port=free_port(port))
-    console = Console()
+    console = Terminal()
     simulate = ["--simulate", scenario, "--speed", str(speed), "--seed", str(seed)]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the demo like Ctrl-C
     try:
@@ -82,7 +82,7 @@ def demo(
 class DemoRun:
     """One run of the demo: the console, the child processes, the folder and port."""
 
-    console: Console
+    console: Terminal
     parts: Parts
     location: DemoLocation
 

@@ -17,15 +17,16 @@ from exporters.read_model.snapshot import SECOND, is_recovered
 from exporters.terminal.event_groups import by_moment
 from exporters.terminal.event_text import clock
 from streaming.delta.changes.reader import ChangesRestarted
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
     from exporters.read_model.reader import TablesReader
     from exporters.read_model.snapshot import EventRow, ReplicationSnapshot
+    from streaming.terminal import Terminal
 
 PIPE_WIDTH: Final = 100
 """Characters in a line where there is no terminal: the demo is read by people only."""
@@ -89,7 +90,7 @@ class DemoProgress:
 class Screen:
     """A screen that is redrawn on a terminal; in a pipe a paragraph for each incident and for what happened at once."""
 
-    def __init__(self, console: Console, live: Live | None, heading: str) -> None:
+    def __init__(self, console: Terminal, live: Live | None, heading: str) -> None:
         self._console, self._live, self._heading = console, live, heading
         self._risk = RiskHistory()
         self._incidents: dict[str, tuple[str, bool]] = {}
@@ -101,9 +102,9 @@ class Screen:
             self._live.update(self._rendered(snapshot, now, footer), refresh=True)
             return
         for group in by_moment(fresh):
-            print_wrapped(self._console, Text(group.line()), in_pipe=PIPE_WIDTH)
+            print_wrapped(self._console, group.line(), in_pipe=PIPE_WIDTH)
         for line in self._news_of_incidents(snapshot, now):
-            print_wrapped(self._console, Text(line), in_pipe=PIPE_WIDTH)
+            print_wrapped(self._console, line, in_pipe=PIPE_WIDTH)
 
     def _rendered(self, snapshot: ReplicationSnapshot, now: int, footer: str) -> RenderableType:
         shown = view(snapshot, self._risk, self._console, now=now, beside=LINES_BESIDE)
@@ -119,7 +120,7 @@ class Screen:
 
 
 @contextmanager
-def screen(console: Console, heading: str) -> Iterator[Screen]:
+def screen(console: Terminal, heading: str) -> Iterator[Screen]:
     """Open the kind of screen that the console supports."""
     if not console.is_terminal:
         console.print(Text(heading), soft_wrap=True)

@@ -92,7 +92,7 @@ class Parts:
         for part in self.running:
             if (code := part.process.poll()) is not None:
                 raise PartStopped(
-                    f"isrwatch {part.name} ended with exit code {code}; the end of {part.log}:\n{part.tail()}"
+                    f"isrwatch {part.name} ended with exit code {code}; the end of {part.log}:", part.tail()
                 )
 
     def stop(self) -> None:

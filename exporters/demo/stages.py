@@ -14,9 +14,8 @@ from streaming.errors import IsrwatchError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rich.console import Console
-
     from exporters.demo.parts import Parts
+    from streaming.terminal import Terminal
 
 POLL_SECONDS: Final = 0.1
 
@@ -36,7 +35,7 @@ class StartStage:
 class StartStages:
     """Shows stages on a console."""
 
-    console: Console
+    console: Terminal
 
     @contextmanager
     def stage(self, name: str) -> Iterator[StartStage]:

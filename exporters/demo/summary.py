@@ -21,14 +21,13 @@ from exporters.terminal.event_text import style_of
 from streaming.contracts.columns import WHY
 from streaming.contracts.tables import REPLICATION_EVENTS
 from streaming.errors import IsrwatchError
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rich.console import Console
-
     from exporters.demo.live import DemoProgress
+    from streaming.terminal import Terminal
 
 EVENT, CAUSE = "event", WHY[0].name
 PARTITIONS_METRIC = "kafka_replication_cluster_partitions"
@@ -63,7 +62,7 @@ def missing(progress: DemoProgress, events: int, metrics: str) -> str | None:
     return None
 
 
-def print_summary(console: Console, progress: DemoProgress, tables: Path, metrics_url: str) -> None:
+def print_summary(console: Terminal, progress: DemoProgress, tables: Path, metrics_url: str) -> None:
     """Print the recorded events, their latency, the folder of the tables, and commands to try next."""
     counts = counted_events(tables)
     console.print()
@@ -71,7 +70,8 @@ def print_summary(console: Console, progress: DemoProgress, tables: Path, metric
     console.print(Text(f"{counts.total():,} events recorded on {partitions:,} partitions", style="bold"))
     console.print(event_table(counts))
     if latency := _latency(progress.latencies):
-        print_wrapped(console, Text(f"\nlatency from event to live view: {latency}"))
+        console.print()
+        print_wrapped(console, f"latency from event to live view: {latency}")
     console.print(Text(f"tables: {tables}"), soft_wrap=True)
     # In a venv that is not activated, the shell finds only the full path.
     command = "isrwatch" if shutil.which("isrwatch") else os.path.relpath(Path(sys.executable).with_name("isrwatch"))

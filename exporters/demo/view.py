@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
     from exporters.demo.risk import RiskHistory
     from exporters.read_model.snapshot import EventRow, ReplicationSnapshot
+    from streaming.terminal import Terminal
 
     Row = Mapping[str, Any]
 
@@ -39,7 +40,7 @@ _GROUP_FIELDS: Final = (
 
 
 def view(
-    snapshot: ReplicationSnapshot, risk: RiskHistory, console: Console, *, now: int, beside: int
+    snapshot: ReplicationSnapshot, risk: RiskHistory, console: Terminal, *, now: int, beside: int
 ) -> RenderableType:
     """Render a snapshot for the height of a console, less the lines that the caller shows around it."""
     above: list[RenderableType] = [*incident_lines(snapshot, now), Text(), *risk.lines(), Text()]

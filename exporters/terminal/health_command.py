@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, document_of
@@ -20,8 +17,9 @@ from exporters.terminal.time_parsing import SECOND, span
 from streaming.delta.store.place import tables_place
 from streaming.durations import seconds_of
 from streaming.errors import ConfigurationError
+from streaming.escapes import json_text
 from streaming.settings import load
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +108,7 @@ def _waited(seconds: float, settle_seconds: float, reader: HealthReader) -> Look
         waits_for = _waits_for(look, reader.basis)
         if waits_for not in reported[-1:]:
             reported.append(waits_for)
-            typer.echo(f"waiting for {span(left)} at most: {waits_for}", err=True)
+            Terminal(stderr=True).row(f"waiting for {span(left)} at most: {waits_for}")
 
     waiting = WaitLimits(seconds=seconds, settle_seconds=settle_seconds, clock=time.monotonic, sleep=time.sleep)
     try:
@@ -134,9 +132,9 @@ def _waits_for(look: Look, basis: HealthBasis) -> str:
 
 def _print(look: Look, basis: HealthBasis, *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(_document(look, basis), ensure_ascii=False) + "\n")
+        Terminal().document([json_text(_document(look, basis))])
         return
-    console = Console(highlight=False)
+    console = Terminal()
     for line in _lines(look, basis):
         print_wrapped(console, line)
 

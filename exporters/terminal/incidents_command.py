@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import partial
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_ids import shown_id
@@ -34,9 +32,10 @@ from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output
 from exporters.terminal.time_parsing import SECOND, Clock, span
 from exporters.terminal.unreadable import UnreadableTables
 from streaming.contracts.events import IncidentClass
+from streaming.escapes import json_text
 from streaming.name_patterns import patterns_of
 from streaming.settings import load
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import print_wrapped
 
 IncidentArgument = Annotated[
     str | None,
@@ -120,11 +119,11 @@ def _explain(
     if output.format is RowFormat.JSON:
         values = {name: machine(incident[name], name, clock) for name in INCIDENT_COLUMNS}
         event_values = [{name: machine(event[name], name, clock) for name in COLUMNS} for event in events]
-        output.console.file.write(json.dumps({**values, "evidence": event_values}, ensure_ascii=False) + "\n")
+        output.console.document([json_text({**values, "evidence": event_values})])
         return
     if output.is_for_people:
         for line in _summary_lines(incident, clock, len(events), others, parts):
-            print_wrapped(output.console, Text(line))
+            print_wrapped(output.console, line)
     output.print(events, event_fields(events, clock, output.format), COLUMNS, event_style)
 
 

@@ -6,23 +6,22 @@ microseconds in a row and ISO 8601 in JSON and CSV. Unknown is ``?`` on a termin
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
 from rich.text import Text
 
 from exporters.terminal.table_layout import Field, table_lines
 from streaming.contracts.columns import Column
 from streaming.contracts.tables import TABLES
-from streaming.word_wrap import print_wrapped
+from streaming.escapes import csv_line, json_text, printable
+from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +46,7 @@ class RowFormat(StrEnum):
 class RowOutput:
     """A console and the format of the rows printed to it."""
 
-    console: Console
+    console: Terminal
     format: RowFormat
     clock: Clock
 
@@ -90,43 +89,31 @@ class RowOutput:
     def say(self, sentence: str, style: str = "dim") -> None:
         """Print a remark; with JSON and CSV to stderr, so that stdout contains rows only."""
         if self.is_for_people:
-            print_wrapped(self.console, Text(sentence, style=style))
+            print_wrapped(self.console, Text(printable(sentence), style=style))
         else:
-            print(sentence, file=sys.stderr)  # noqa: T201 - a remark on the rows
+            Terminal(stderr=True).row(sentence)
 
     def _json(self, rows: Iterable[Row], columns: tuple[str, ...]) -> None:
-        for row in rows:
-            values = {name: machine(row.get(name), name, self.clock) for name in columns}
-            self.console.file.write(json.dumps(values, ensure_ascii=False) + "\n")
+        values = ({name: machine(row.get(name), name, self.clock) for name in columns} for row in rows)
+        self.console.document(map(json_text, values))
 
     def _csv(self, rows: Iterable[Row], columns: tuple[str, ...], *, heading: bool) -> None:
-        writer = csv.writer(self.console.file, lineterminator="\n")
-        if heading:
-            writer.writerow(columns)
-        writer.writerows([_cell(machine(row.get(name), name, self.clock)) for name in columns] for row in rows)
+        cells = ([_cell(machine(row.get(name), name, self.clock)) for name in columns] for row in rows)
+        self.console.document(map(csv_line, chain([columns] if heading else [], cells)))
 
     def _lines(self, rows: Iterable[Row], fields: tuple[Field, ...], style: Callable[[Row], str]) -> None:
         for row in rows:
-            line = "  ".join(text for field in fields if (text := field.text(row)))
-            if self.console.is_terminal:
-                self.console.print(Text(line, style=style(row)), soft_wrap=True)
-            else:
-                self.console.file.write(line + "\n")
+            self.console.row("  ".join(text for field in fields if (text := field.shown(row))), style(row))
 
     def _table(self, rows: Iterable[Row], fields: tuple[Field, ...], style: Callable[[Row], str]) -> None:
         rows = list(rows)
-        is_terminal = self.console.is_terminal
-        for line, index in table_lines(rows, fields, self.console.width if is_terminal else None):
-            if is_terminal:
-                colour = _HEADING if index is None else style(rows[index])
-                self.console.print(Text(line, style=colour), soft_wrap=True)  # Text: a topic may be [red]
-            else:
-                self.console.file.write(line + "\n")
+        for line, index in table_lines(rows, fields, self.console.width if self.console.is_terminal else None):
+            self.console.row(line, _HEADING if index is None else style(rows[index]))
 
 
 def output_of(chosen: RowFormat | None, clock: Clock, *, in_pipe: RowFormat = RowFormat.TABLE) -> RowOutput:
     """Open stdout in the chosen format; by default as a table, in a pipe in another format if that is given."""
-    console = Console(highlight=False)
+    console = Terminal()
     return RowOutput(console, chosen or (RowFormat.TABLE if console.is_terminal else in_pipe), clock)
 
 
@@ -154,11 +141,18 @@ def machine(value: Any, name: str, clock: Clock) -> Any:  # noqa: ANN401 - a val
 
 
 def _cell(value: Any) -> Any:  # noqa: ANN401 - a value of any column
-    if isinstance(value, list) and not any(isinstance(item, dict) for item in value):
+    if isinstance(value, list) and all(map(_is_word, value)):
         return " ".join(map(str, value))
     if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False)
+        return json_text(value)
     return str(value).lower() if isinstance(value, bool) else value
+
+
+def _is_word(item: Any) -> bool:  # noqa: ANN401 - an item of any list
+    """Return whether an item can stand in a list that spaces separate, and which is no JSON."""
+    if isinstance(item, str):
+        return item.split() == [item] and not item.startswith(("[", "{"))
+    return not isinstance(item, dict | list)
 
 
 def _timestamps(columns: Iterable[Column]) -> Iterator[str]:

@@ -65,7 +65,7 @@ from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, 
 from streaming.errors import ConfigurationError, TableUnreadable
 from streaming.name_patterns import patterns_of
 from streaming.settings import load
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import print_wrapped
 
 if TYPE_CHECKING:
     from streaming.delta.store.place import Place

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
+_EMPTY: Final = '""'
+"""The group of those that commit without a name."""
 _AGE: Final = columns_as_fields(("sample_age_seconds",), below=3)
 
 
@@ -55,7 +57,7 @@ def show_groups(output: RowOutput, selection: StateSelection) -> None:
         *columns_as_fields(("records_lost",)),
     )
     who = (
-        Field("group", text("group")),
+        Field("group", lambda row: row["group"] or _EMPTY),
         Field("protocol", text("group_protocol"), below=2),
         Field("state", _group_state, wraps=WORDS),
     )

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from rich.cells import cell_len
 
+from streaming.escapes import printable, shortened, with_short_words
+
 _GAP: Final = "  "
 _INDENT: Final = "    "
 WORDS: Final = 20
@@ -37,6 +39,11 @@ class Field:
     is_number: bool = False
     wraps: int = 0
     below: int = 0
+
+    def shown(self, row: Mapping[str, Any]) -> str:
+        """Return the text of a row for people, whatever names are in it."""
+        text = printable(self.text(row))
+        return with_short_words(text) if self.wraps else shortened(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ def table_lines(
     """
     if not rows:
         return
-    columns = [_Column(field, [field.text(row) for row in rows]) for field in fields]
+    columns = [_Column(field, [field.shown(row) for row in rows]) for field in fields]
     beside, below = (columns, []) if width is None else _placed(columns, width)
     widths = [column.widest for column in beside] if width is None else _headed(beside, _widths(beside, width), width)
     heading = [_heading(column, size) for column, size in zip(beside, widths, strict=True)]

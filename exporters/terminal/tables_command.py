@@ -22,6 +22,7 @@ from streaming.delta.log.definitions import layout_of
 from streaming.delta.log.storage import open_table
 from streaming.delta.log.table_log import actions_of, committed_at
 from streaming.errors import ConfigurationError, TableUnreadable
+from streaming.terminal import Terminal
 
 if TYPE_CHECKING:
     from streaming.delta.store.place import Place
@@ -56,7 +57,7 @@ def tables(
     Example: isrwatch tables partition_state
     """
     if row_format is TablesFormat.MARKDOWN:
-        typer.echo(markdown(), nl=False)
+        Terminal().document(markdown().splitlines())
         return
     output = output_of(
         None if row_format is None else RowFormat(row_format.value), Clock(time.time_ns() // 1_000, local)

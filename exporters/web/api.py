@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
 
 from exporters.read_model.cluster_health import HealthStatus
@@ -36,6 +35,7 @@ from exporters.web.resources import (
     health_content,
 )
 from streaming.contracts.columns import Column, required
+from streaming.web.responses import JsonResponse, error_response, lines_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -321,7 +321,7 @@ class ApiRoutes:
             status, content = endpoint.answer(view, query)
         except RequestRefused as error:
             return error_response(str(error), error.status)
-        return JSONResponse(content, status)
+        return JsonResponse(content, status)
 
     def _openapi(self, request: Request) -> Response:
         """Respond with the description of the API."""
@@ -329,12 +329,7 @@ class ApiRoutes:
             query_of((), request.query_params.multi_items())
         except RequestRefused as error:
             return error_response(str(error), error.status)
-        return JSONResponse(document_of(ENDPOINTS, version("isrwatch")))
-
-
-def error_response(sentence: str, status: int) -> JSONResponse:
-    """Return an error of the API."""
-    return JSONResponse({"error": sentence}, status)
+        return JsonResponse(document_of(ENDPOINTS, version("isrwatch")))
 
 
 def refused(request: Request, error: Exception) -> Response:
@@ -342,7 +337,7 @@ def refused(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     if not request.url.path.startswith(_API):
-        return PlainTextResponse(f"{error.detail}\n", error.status_code, error.headers)
+        return lines_response([error.detail], error.status_code, error.headers)
     paths = ", ".join([*(endpoint.path for endpoint in ENDPOINTS), f"{PREFIX}/{_OPENAPI}"])
     hint = f"the paths are {paths}" if error.status_code == 404 else "use GET or HEAD"  # noqa: PLR2004 - HTTP's own
     response = error_response(f"{error.detail}: {request.method} {request.url.path}; {hint}", error.status_code)
@@ -355,4 +350,4 @@ def failed(request: Request, _: Exception) -> Response:
     sentence = "a fault of isrwatch export; its log has the traceback"
     if request.url.path.startswith(_API):
         return error_response(sentence, 500)
-    return PlainTextResponse(f"{sentence}\n", 500)
+    return lines_response([sentence], 500)

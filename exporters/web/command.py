@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 import time
 from dataclasses import replace
@@ -12,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from streaming.configuration_file import OPTION_HELP
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError
+from streaming.escapes import json_text
 from streaming.name_patterns import check_patterns
 from streaming.settings import EXPORT_FAMILIES, ExportSettings, Settings, check_telemetry_path, load
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import LogLines, Terminal, log_to_stderr, print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -77,20 +76,18 @@ class _Logfmt(_Fields):
 
 class _Json(_Fields):
     def written(self, fields: Mapping[str, str]) -> str:
-        return json.dumps(fields, ensure_ascii=False)
+        return json_text(fields)
 
 
 def _quoted(value: str) -> str:
     is_plain = value.isprintable() and not set(' "=') & set(value) and value
-    return value if is_plain else json.dumps(value, ensure_ascii=False)
+    return value if is_plain else json_text(value)
 
 
 def configure(level: LogLevel, how: LogFormat) -> None:
     """Log to stderr."""
     formatters = {LogFormat.LOGFMT: _Logfmt(), LogFormat.JSON: _Json()}
-    handler = logging.StreamHandler()
-    handler.setFormatter(formatters.get(how) or logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=level.upper(), handlers=[handler])
+    log_to_stderr(formatters.get(how) or LogLines("%(asctime)s %(levelname)s %(message)s"), level.upper())
 
 
 _PATTERNS: Final = {"topic": "topics", "group": "groups"}
@@ -189,9 +186,9 @@ def _list_metrics() -> None:
     from exporters.metrics.catalogue import CATALOGUE, reference
     from exporters.metrics.jmx_names import JMX_METRICS
 
-    console = Console()
+    console = Terminal()
     if not console.is_terminal:
-        typer.echo(reference(), nl=False)
+        console.document(reference().splitlines())
         return
     for title, metrics in (("At /metrics:", CATALOGUE), ("At /metrics/jmx:", [each.metric for each in JMX_METRICS])):
         console.print(Text(title, style="dim"))
@@ -212,9 +209,9 @@ def serve_tables(folder: Place, settings: Settings) -> None:
     opened = listen_all(exporting.listen, OPTION)
     scheme = "http" if protected.rules.context is None else "https"
     addresses = ", ".join(f"{scheme}://{address_of(each)}{exporting.telemetry_path}" for each in opened)
-    typer.echo(f"serving {folder} on {addresses}", err=True)
+    Terminal(stderr=True).row(f"serving {folder} on {addresses}")
     serve(folder, settings, opened, protected)
-    typer.echo("stopped", err=True)
+    Terminal(stderr=True).row("stopped")
 
 
 def _overridden(

@@ -92,9 +92,9 @@ def _may_be(label: str, value: str) -> bool:
     return 0 < len(value) <= _LONGEST and value.isprintable() and not value.startswith("-")
 
 
-def filled(text: str, values: Mapping[str, str]) -> str:
-    """Fill a text in; a label without a value stays a placeholder."""
-    return PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
+def filled(text: str, values: Mapping[str, str], *, left: str = "{}") -> str:
+    """Fill a text in; a label without a value stays a placeholder, which is written into ``left``."""
+    return PLACEHOLDER.sub(lambda match: values.get(match[1], left.format(match[0])), text)
 
 
 def for_shell(values: Mapping[str, str]) -> dict[str, str]:

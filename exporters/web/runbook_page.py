@@ -7,15 +7,14 @@ proxy with a path of its own, and carry the names on.
 from __future__ import annotations
 
 from functools import partial
-from html import escape
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from markdown_it import MarkdownIt
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from exporters.web.runbook import LABELS, PLACEHOLDER, SETUP, filled, first_sentence, for_shell, known_values, runbook
-from streaming.web.markup import document, sentence
+from exporters.web.runbook import LABELS, SETUP, filled, first_sentence, for_shell, known_values, runbook
+from streaming.web.markup import document, link, sentence, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,19 +58,19 @@ def section_page(book: Runbook, name: str, values: Mapping[str, str]) -> str:
 
 def _about(values: Mapping[str, str]) -> str:
     """Return a line with what is filled in."""
-    given = ", ".join(f"{escape(label)} <b>{escape(values[label])}</b>" for label in LABELS if label in values)
+    given = ", ".join(f"{label} <b>{text(values[label])}</b>" for label in LABELS if label in values)
     return f"<p>{given}</p>" if given else ""
 
 
 def _to_the_list(path: str, values: Mapping[str, str]) -> str:
-    return f'<p><a href="{escape(_link(path, values))}">All alerts</a></p>'
+    return f"<p>{link(_link(path, values), 'All alerts')}</p>"
 
 
 def list_page(book: Runbook, values: Mapping[str, str]) -> str:
     """Return the HTML of the list of all alerts."""
     names = {each.lower(): each for each in book.sections}
     items = (
-        f'<dt><a href="{escape(_link(f"runbook/{name}", values))}">{escape(name)}</a>'
+        f"<dt>{link(_link(f'runbook/{name}', values), name)}"
         f"<dd>{_html(first_sentence(section), names=names, values=values)}"
         for name, section in book.sections.items()
     )
@@ -81,9 +80,9 @@ def list_page(book: Runbook, values: Mapping[str, str]) -> str:
 def unknown_page(book: Runbook, name: str, values: Mapping[str, str]) -> str:
     """Return the HTML for a name that no alert has."""
     nearest = book.nearest(name)
-    link = f'<p>Nearest: <a href="{escape(_link(nearest, values))}">{escape(nearest)}</a></p>'
-    text = f"The runbook has no alert {name[:80]}."
-    return document("Runbook", sentence(text, is_good=False), link, _to_the_list("../runbook", values))
+    to_nearest = f"<p>Nearest: {link(_link(nearest, values), nearest)}</p>"
+    unknown = f"The runbook has no alert {name[:80]}."
+    return document("Runbook", sentence(unknown, is_good=False), to_nearest, _to_the_list("../runbook", values))
 
 
 def _link(path: str, values: Mapping[str, str]) -> str:
@@ -94,17 +93,20 @@ def _link(path: str, values: Mapping[str, str]) -> str:
 
 
 _PARSER: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
+_LEFT: Final = "\ue000{}\ue001"
+_MARKS: Final = str.maketrans({"\ue000": "<mark>", "\ue001": "</mark>"})
+"""No name that is filled in has these two characters, which are not printable."""
 _IN_CODE: Final = frozenset({"fence", "code_inline"})
 
 
-def _html(text: str, *, names: Mapping[str, str], values: Mapping[str, str]) -> str:
+def _html(markdown: str, *, names: Mapping[str, str], values: Mapping[str, str]) -> str:
     """Return Markdown as HTML, filled in; links lead to the pages of the alerts, and a placeholder is marked."""
-    tokens = _PARSER.parse(text)
+    tokens = _PARSER.parse(markdown)
     shell = for_shell(values)
     for token in (each for block in tokens for each in (block, *(block.children or ()))):
         if token.type != "inline":
-            token.content = filled(token.content, shell if token.type in _IN_CODE else values)
+            token.content = filled(token.content, shell if token.type in _IN_CODE else values, left=_LEFT)
         if token.type == "link_open":
             token.attrs = {"href": _link(names[str(token.attrs["href"]).removeprefix("#")], values)}
     html = str(_PARSER.renderer.render(tokens, _PARSER.options, {}))
-    return PLACEHOLDER.sub(r"<mark>\g<0></mark>", html)
+    return html.translate(_MARKS)

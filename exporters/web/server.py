@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from exporters.metrics.compression import gzipped, plain
@@ -45,6 +45,7 @@ from streaming.runtime.memory import collect_seldom
 from streaming.settings import NO_LINKS, Settings
 from streaming.web.http_counts import HttpCounts
 from streaming.web.protection import Protection, protection_of
+from streaming.web.responses import lines_response
 from streaming.web.server import WebServer
 from streaming.web.server import serving as serving_http
 
@@ -149,11 +150,11 @@ class Endpoints:
         """Respond with what is rendered of the cluster that the path, or else a parameter, names."""
         snapshot = self._refresher.snapshot
         if snapshot.version == NO_TABLE:
-            return PlainTextResponse(f"{self._refresher.why_not_ready()}\n", 503)
+            return lines_response([self._refresher.why_not_ready()], 503)
         cluster = request.path_params.get("cluster", request.query_params.get("cluster"))
         clusters = clusters_by_name(snapshot)
         if cluster is not None and cluster not in clusters:
-            return PlainTextResponse(f"unknown cluster {cluster}; known: {', '.join(clusters) or 'none yet'}\n", 404)
+            return lines_response([f"unknown cluster {cluster}; known: {', '.join(clusters) or 'none yet'}"], 404)
         is_openmetrics = prefers_openmetrics(request.headers.getlist("Accept"))
         names = frozenset(request.query_params.getlist("name[]"))
         selection = ScrapeRequest(cluster, names, is_openmetrics=is_openmetrics)
@@ -169,14 +170,14 @@ class Endpoints:
     async def healthy(self, _: HttpRequest) -> Response:
         """Respond 200 while the thread that refreshes from the tables runs, else 503."""
         if self._refresher.is_alive():
-            return PlainTextResponse("isrwatch export is healthy\n")
-        return PlainTextResponse(f"{_ENDED}\n", 503)
+            return lines_response(["isrwatch export is healthy"])
+        return lines_response([_ENDED], 503)
 
     def ready(self, _: HttpRequest) -> Response:
         """Respond 200 once there is a snapshot to serve, with a line for each thing that it lacks; else 503."""
         if self._refresher.snapshot.version == NO_TABLE:
-            return PlainTextResponse(f"{self._refresher.why_not_ready()}\n", 503)
-        return PlainTextResponse("".join(f"{line}\n" for line in ("isrwatch export is ready", *self._left_out())))
+            return lines_response([self._refresher.why_not_ready()], 503)
+        return lines_response(["isrwatch export is ready", *self._left_out()])
 
     def index(self, _: HttpRequest) -> Response:
         """Respond with the state of everything in short, and links to the other paths."""

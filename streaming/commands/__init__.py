@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from streaming.errors import ConfigurationError, IsrwatchError, MissingTool
+from streaming.escapes import printable
 from streaming.settings import check_place
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import LogLines, Terminal, log_to_stderr, print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,7 +200,8 @@ class LazyGroup(TyperGroup):
         except typer.TyperException as error:
             sentence, context = " ".join(error.format_message().split()), getattr(error, "ctx", None)
             if sentence:  # without a message the help was printed
-                typer.echo(f"{sentence} (see {context.command_path} --help)" if context else sentence, err=True)
+                text = f"{sentence} (see {context.command_path} --help)" if context else sentence
+                Terminal(stderr=True).row(text)
             code = error.exit_code
         sys.exit(code)
 
@@ -220,14 +221,16 @@ class LazyGroup(TyperGroup):
                 shown = ConfigurationError(f"{error.filename}: {error.strerror}; run isrwatch as a user who may use it")
             if ctx.params["debug"] or not isinstance(shown, IsrwatchError):
                 raise
-            sentence, line_end, log = str(shown).partition("\n")
-            print_wrapped(Console(stderr=True), Text.assemble((sentence, "red"), line_end, log))
+            terminal = Terminal(stderr=True)
+            print_wrapped(terminal, Text(printable(str(shown)), style="red"))
+            for line in shown.log.splitlines():
+                print_wrapped(terminal, line)
             raise typer.Exit(shown.exit_code) from None
 
 
 def _print_version(value: bool) -> None:
     if value:
-        typer.echo(f"isrwatch {version('isrwatch')}")
+        Terminal().row(f"isrwatch {version('isrwatch')}")
         raise typer.Exit
 
 
@@ -257,4 +260,5 @@ def _options(
 
 def main() -> None:
     """Run the command line; the entry point of the console script."""
+    log_to_stderr(LogLines("%(message)s"))
     app(prog_name="isrwatch")

@@ -15,6 +15,7 @@ import typer
 
 from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.terminal import Terminal
 
 NAME: Final = "IsrwatchTest"
 SECONDS: Final = 5.0
@@ -55,13 +56,13 @@ def send_test(
     for url in alertmanager:
         address = send(url, alert)
         if resolve:
-            typer.echo(f"{address} has ended {NAME} of cluster {cluster}, severity {severity}")
+            Terminal().row(f"{address} has ended {NAME} of cluster {cluster}, severity {severity}")
         else:
-            typer.echo(
+            Terminal().row(
                 f"{address} has accepted {NAME} of cluster {cluster}, severity {severity}: it notifies the receiver of "
                 f"its route after group_wait, and again when the alert ends, in {duration_text(seconds)}"
             )
-            typer.echo(f"which receiver that is: amtool --alertmanager.url={address} alert query -o json {NAME}")
+            Terminal().row(f"which receiver that is: amtool --alertmanager.url={address} alert query -o json {NAME}")
 
 
 def alert_of(severity: str, cluster: str, *, began: float, ends: float) -> dict[str, object]:

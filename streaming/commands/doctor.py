@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from streaming.cluster_settings import each_cluster, filled
@@ -21,8 +19,9 @@ from streaming.commands.cluster_options import BootstrapServersOption, ClusterOp
 from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, SECONDS, Finding, Status, numbered
 from streaming.configuration_file import OPTION_HELP, file_to_read, overriding
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
+from streaming.escapes import json_text
 from streaming.settings import written_secrets
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -73,13 +72,13 @@ def _print_json(checked: Iterable[Finding]) -> bool:
     has_problem = False
     for finding in checked:
         has_problem |= finding.status is Status.PROBLEM
-        typer.echo(json.dumps(asdict(finding)))
+        Terminal().document([json_text(asdict(finding))])
     return has_problem
 
 
 def print_findings(checked: Iterable[Finding]) -> bool:
     """Print findings as they come, then their sum; return whether one is a problem."""
-    console = Console()
+    console = Terminal()
     counts = dict.fromkeys(Status, 0)
     for finding in checked:
         counts[finding.status] += 1

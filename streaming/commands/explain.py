@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from streaming.contracts.events import EXPLAINED, meanings
 from streaming.errors import ConfigurationError
 from streaming.model.cluster.statements import STATEMENTS
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +35,7 @@ def explain(
             f"no cause, evidence or class of incidents, and no statement contains all of: {' '.join(words or [])}; try "
             "other words, or a number"
         )
-    console = Console()
+    console = Terminal()
     for title, text in values:
         _write(console, [(title, "bold"), (f"    {text}", "")])
     for number, statement in matching.items():
@@ -62,13 +61,13 @@ def _values(words: list[str]) -> Iterator[tuple[str, str]]:
                 yield f"{title}: {value}", text.replace("``", "")
 
 
-def _print(console: Console, number: int, statement: Statement) -> None:
+def _print(console: Terminal, number: int, statement: Statement) -> None:
     lines = [(f"{number:2}  {statement.claim}", "bold"), (f"    {statement.does}", "")]
     if statement.differs:
         lines.append((f"    {statement.differs}", "yellow"))
     _write(console, lines)
 
 
-def _write(console: Console, lines: list[tuple[str, str]]) -> None:
+def _write(console: Terminal, lines: list[tuple[str, str]]) -> None:
     for text, style in lines:
         print_wrapped(console, Text(text, style=style))

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -28,6 +27,7 @@ from streaming.resources import conf_path
 from streaming.runtime import class_archive, jars
 from streaming.runtime.folders import exclusive
 from streaming.sources.simulated import SimulatedSource, load_scenario
+from streaming.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,8 +54,8 @@ def show(context: typer.Context) -> None:
     console.print(f"Folder: {jars.jars_folder()}. Fetch with: isrwatch jars fetch [GROUP...]", soft_wrap=True)
 
 
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else _WIDE)
+def _console() -> Terminal:
+    return Terminal(width=None if sys.stdout.isatty() else _WIDE)
 
 
 @app.command()
@@ -86,10 +86,10 @@ def paths(names: Annotated[list[str], typer.Argument(metavar="GROUP...")]) -> No
 
     Example: spark-submit --jars $(isrwatch jars paths spark-kafka) deploy/spark/main.py --config isrwatch.toml
     """
-    typer.echo(",".join(str(path) for path in jars.jar_paths(*names)))
+    Terminal().row(",".join(str(path) for path in jars.jar_paths(*names)))
 
 
-def _archive_classes(console: Console) -> None:
+def _archive_classes(console: Terminal) -> None:
 
     try:
         with console.status("archiving Spark's classes, once: a minute"):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from streaming import settings as configuration
@@ -17,7 +16,7 @@ from streaming.configuration_file import OPTION_HELP
 from streaming.contracts.observations import Channel
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.store.place import tables_place
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -167,9 +166,9 @@ def _stop_on_signal(application: Application) -> None:
 
 def say(line: str) -> None:
     """Print a line on stderr: coloured on a terminal, plain in a pipe."""
-    print_wrapped(Console(stderr=True), Text.assemble(("isrwatch job: ", "dim"), line))
+    print_wrapped(Terminal(stderr=True), Text.assemble(("isrwatch job: ", "dim"), line))
 
 
 def warn(line: str) -> None:
     """Print a problem on stderr."""
-    print_wrapped(Console(stderr=True), Text.assemble(("isrwatch job: ", "dim"), (line, "red")))
+    print_wrapped(Terminal(stderr=True), Text.assemble(("isrwatch job: ", "dim"), (line, "red")))

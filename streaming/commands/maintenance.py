@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from streaming import settings as configuration
@@ -21,7 +20,7 @@ from streaming.delta.log.queries import open_ours
 from streaming.delta.store.place import tables_place
 from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError, TableRefused, TableUnreadable, UnsafeStop
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -280,7 +279,7 @@ def _list(clusters: Sequence[WatchedCluster], name_or_id: str | None, *, has_wor
         if (line := _work_of(one)) is not None
     ]
     for line in lines:
-        typer.echo(line)
+        Terminal().row(line)
     if not lines:
         say("no planned work is announced")
 
@@ -296,7 +295,7 @@ def _say_all(lines: Iterable[str]) -> None:
 
 def say(line: str) -> None:
     """Print a line on stderr: coloured on a terminal, plain in a pipe."""
-    print_wrapped(Console(stderr=True), Text.assemble(("isrwatch maintenance: ", "dim"), line))
+    print_wrapped(Terminal(stderr=True), Text.assemble(("isrwatch maintenance: ", "dim"), line))
 
 
 # Lets planned work begin only where it is safe: the advice of the tables, once they have what is announced of others.

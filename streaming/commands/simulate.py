@@ -5,17 +5,16 @@ Depends on scenarios and their timelines, not on the bus or tables.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from streaming.contracts.identifiers import Micros
 from streaming.durations import seconds_of
+from streaming.escapes import json_text, printable
 from streaming.model import constants
 from streaming.model.cluster.descriptions import hanging
 from streaming.model.invariants import groups
@@ -24,7 +23,7 @@ from streaming.resources import conf_path
 from streaming.sources.simulated.scenario_file import load_scenario
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from streaming.sources.simulated.timeline import Entry, timeline
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +51,7 @@ def simulate(
     ] = False,
 ) -> None:
     """Run a scenario in the model of a Kafka cluster and print all leader and ISR changes with their true causes."""
-    console = Console(highlight=False)
+    console = Terminal()
     seconds = None if lasts is None else seconds_of("--for", lasts)
     if presets:
         print_presets(console)
@@ -74,7 +73,7 @@ def _play(scenario: str, output: Timeline, *, seed: int, seconds: float | None, 
         raise typer.Exit(1)
 
 
-def _list(console: Console) -> None:
+def _list(console: Terminal) -> None:
     for path in sorted(conf_path("scenarios").glob("*.toml")):
         print_wrapped(console, Text.assemble((f"{path.stem:26}", "bold"), load_scenario(path).description))
 
@@ -146,7 +145,7 @@ def seconds(at: int) -> float:
 class Lines:
     """Aligned lines, coloured on a terminal, never wrapped in a pipe."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Terminal) -> None:
         self._console = console
 
     def _print(self, text: Text) -> None:
@@ -244,15 +243,14 @@ class JsonLines:
 
     @staticmethod
     def _print(value: dict[str, Any]) -> None:
-        typer.echo(json.dumps(value))
+        Terminal().document([json_text(value)])
 
 
-def print_presets(console: Console) -> None:
+def print_presets(console: Terminal) -> None:
     """Print the differences between versions; an empty cell means the value of the newest version."""
     heading, *rows = constants.table()
     if not console.is_terminal:
-        for row in (heading, *rows):
-            typer.echo("\t".join(row).rstrip())
+        console.document("\t".join(map(printable, row)).rstrip() for row in (heading, *rows))
         return
     printed = Table(*heading, box=None, header_style="bold", title_justify="left")
     for row in rows:

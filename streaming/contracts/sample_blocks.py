@@ -35,7 +35,7 @@ SAMPLES_PER_BLOCK: Final = 10_000
 
 _ENVELOPE: Final = tuple(item.name for item in fields(Observation))
 _ARRAYS: Final[dict[str, dict[str, BlockArray]]] = {}
-_NAMES: Final = frozenset({"group", "metric", "topic", "topic_id"})
+_NAMES: Final = frozenset({"metric", "topic", "topic_id"})
 """Fields that name something: they are never empty."""
 
 

@@ -85,11 +85,6 @@ class GroupObserved(Sample):
     last_progress_at: Annotated[Micros | None, "when a query of Spark last began or finished a batch"] = None
     coordinator: Annotated[BrokerId, SIGNED, "broker that coordinates it; -1: none, as of spark"]
 
-    def __post_init__(self) -> None:
-        """Refuse a group without a name."""
-        Observation.__post_init__(self)
-        require(bool(self.group), "group is empty")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsetsObserved(Sample):
@@ -130,9 +125,8 @@ class GroupOffsetsObserved(Sample):
     high_watermark: Annotated[Offset | None, "end of what is committed, just before collected_at"] = None
 
     def __post_init__(self) -> None:
-        """Refuse a group without a name, and negative offsets."""
+        """Refuse negative offsets."""
         Observation.__post_init__(self)
-        require(bool(self.group), "group is empty")
         _refuse_negative(self)
 
 

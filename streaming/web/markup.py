@@ -7,6 +7,8 @@ import hashlib
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from streaming.escapes import printable, with_short_words
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -25,28 +27,38 @@ STYLE_HASH: Final = f"sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).di
 """Hash of the style, as a Content-Security-Policy names it."""
 
 
+def text(of_others: str) -> str:
+    """Return a text, such as a name, as HTML of an element: it begins none, and is all that is seen."""
+    return escape(with_short_words(printable(of_others)))
+
+
 def document(title: str, *body: str) -> str:
     """Return an HTML document; ``body`` is HTML, the title is text."""
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        f"<title>{escape(title)}</title><style>{STYLE}</style>"
-        f"<h1>{escape(title)}</h1>{''.join(body)}</html>\n"
+        f"<title>{text(title)}</title><style>{STYLE}</style>"
+        f"<h1>{text(title)}</h1>{''.join(body)}</html>\n"
     )
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """Return a table of texts."""
-    head = "".join(f"<th>{escape(text)}" for text in header)
-    lines = "".join("<tr>" + "".join(f"<td>{escape(text)}" for text in row) for row in rows)
+    head = "".join(f"<th>{text(each)}" for each in header)
+    lines = "".join("<tr>" + "".join(f"<td>{text(each)}" for each in row) for row in rows)
     return f"<table><tr>{head}{lines}</table>"
 
 
-def sentence(text: str, *, is_good: bool) -> str:
+def sentence(words: str, *, is_good: bool) -> str:
     """Return a paragraph that says that something is well, or is not."""
-    return f"<p class={'good' if is_good else 'bad'}>{escape(text)}</p>"
+    return f"<p class={'good' if is_good else 'bad'}>{text(words)}</p>"
 
 
 def link_list(links: Mapping[str, str]) -> str:
     """Return a list of paths, each with what is there."""
-    items = (f'<li><a href="{escape(path)}">{escape(path)}</a>: {escape(text)}' for path, text in links.items())
+    items = (f"<li>{link(path, path)}: {text(words)}" for path, words in links.items())
     return f"<ul>{''.join(items)}</ul>"
+
+
+def link(address: str, words: str) -> str:
+    """Return a link; the address is whole, and encoded as one already."""
+    return f'<a href="{escape(address)}">{text(words)}</a>'

@@ -10,12 +10,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from streaming.web.connections import connection_limit
 from streaming.web.http_counts import HTTP_METRICS
 from streaming.web.markup import document, link_list, sentence
+from streaming.web.responses import lines_response
 from streaming.web.server import WebServer, serving
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class StatusServer:
 
     def _health(self, _: Request) -> Response:
         problems = self._problems()
-        return PlainTextResponse("\n".join(problems or [self._healthy]) + "\n", 503 if problems else 200)
+        return lines_response(problems or [self._healthy], 503 if problems else 200)
 
     def _index(self, _: Request) -> Response:
         problems = self._problems()

@@ -58,7 +58,12 @@ def test_help_names_every_command_and_imports_no_room() -> None:
     names = {"alert_settings", "commands", "configuration_file", "durations", "errors", "name_patterns", "settings"}
     imported = {name.removeprefix("streaming.") for name in ast.literal_eval(run.stdout.splitlines()[-1])}
     # The contracts are plain; the settings of alerts know their conditions.
-    assert {name for name in imported if not name.startswith("contracts")} == {"streaming", "word_wrap", *names}
+    assert {name for name in imported if not name.startswith("contracts")} == {
+        "streaming",
+        "escapes",
+        "terminal",
+        *names,
+    }
 
 
 @pytest.mark.parametrize("name", COMMANDS)

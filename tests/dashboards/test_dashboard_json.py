@@ -22,6 +22,7 @@ from jsonschema import Draft202012Validator
 from dashboards.board import FRESH
 from dashboards.boards import all_boards
 from dashboards.boards.fleet import RAISED, STATES
+from dashboards.promql import EVERYTHING, of_variable
 from dashboards.render import as_json, rendered
 from dashboards.style import normalised
 from exporters.metrics.catalogue import CATALOGUE
@@ -165,10 +166,10 @@ def test_every_expression_obeys_what_is_chosen(board: dict[str, Any], panels: li
     several = {one["name"] for one in board["templating"]["list"] if one["type"] == "query"} - {"cluster"}
     used = set()
     for title, target in expressions(panels):
-        for name, selector in re.findall(r"(kafka_replication_\w+)(\{[^}]*\})?", target["expr"]):
+        for name, selector in re.findall(r"(kafka_replication_\w+)(\{(?:[^}`]|`[^`]*`)*\})?", target["expr"]):
             if "cluster" in LABELS[name]:
-                assert ('cluster="$cluster"' in selector) == (board["uid"] != FLEET), (title, name)
-            used |= {variable for variable in several if f'{variable}=~"${variable}"' in selector}
+                assert (of_variable("cluster") in selector) == (board["uid"] != FLEET), (title, name)
+            used |= {variable for variable in several if of_variable(variable) in selector}
     assert used == several, "a variable that nothing obeys"
 
 
@@ -183,9 +184,9 @@ def test_the_variables_follow_each_other_and_the_time_range(board: dict[str, Any
     assert (cluster["refresh"], cluster["multi"], cluster["includeAll"]) == (2, False, False)
     for variable in others:
         if variable["type"] == "query":
-            assert 'cluster="$cluster"' in variable["query"]
+            assert of_variable("cluster") in variable["query"]
             assert (variable["refresh"], variable["multi"], variable["includeAll"]) == (2, True, True)
-            assert variable["allValue"] == ".+"
+            assert variable["allValue"] == EVERYTHING
 
 
 def test_boards_lead_to_each_other_with_the_cluster_and_the_time_range(
@@ -421,7 +422,7 @@ def test_an_incident_leads_to_its_section_of_the_runbook_that_the_exporter_serve
     board = json.loads(rendered(settings)["isrwatch-cluster.json"])
     (listed,) = [panel for panel in board["panels"] if panel["title"] == "Open incidents"]
     (link,) = looks(listed)["Incident"]["links"]
-    assert link["url"] == "https://isrwatch.example/runbook/${__value.raw}"
+    assert link["url"] == "https://isrwatch.example/runbook/${__value.raw:percentencode}"
 
 
 def test_what_is_critical_is_marked_on_boards_whatever_their_severity_is_called() -> None:

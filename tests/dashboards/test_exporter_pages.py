@@ -86,7 +86,7 @@ def shown(cluster: Cluster, panel: dict[str, Any]) -> Any:
 
 
 def _queried(cluster: Cluster, target: dict[str, Any]) -> list[tuple[dict[str, str], str]]:
-    expression = concrete(target["expr"]).replace('cluster="prod"', f'cluster="{cluster.name}"')
+    expression = concrete(target["expr"]).replace("cluster=~`prod`", f'cluster="{cluster.name}"')
     if target["instant"]:
         return [(row["metric"], row["value"][1]) for row in cluster.query(expression)]
     rows = cluster.query(f"last_over_time(({expression})[1h:1s])")
@@ -226,7 +226,7 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     assert {title: blind[title] for title in NUMBERS} == dict.fromkeys(NUMBERS, NO_DATA)
     assert (blind["Topics at risk"], blind["Missing replicas"]) == (NO_DATA, NO_DATA)
     assert blind["Data age"] == 61
-    assert cluster.query(concrete(mark_of(boards, "Not monitored")).replace('cluster="prod"', 'cluster="main"'))
+    assert cluster.query(concrete(mark_of(boards, "Not monitored")).replace("cluster=~`prod`", 'cluster="main"'))
     assert green_stats(drawn, blind) == set()
 
     cluster.exporter.status = 503

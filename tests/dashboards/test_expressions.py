@@ -66,8 +66,9 @@ LABELS_OF = (
     # Prometheus' own: what fires, which boards mark.
     | {"ALERTS": {"alertname", "alertstate", "severity", "cluster"}}
 )
-SUBSTITUTES = {"$__rate_interval": "8s", "$__interval": "2s", "$__range_s": "60", "$__range": "1m", "$cluster": "prod",
-               "$broker": ".+", "$topic": ".+", "$kind": ".+", "$group": ".+", "$objective": "99.9",
+SUBSTITUTES = {"$__rate_interval": "8s", "$__interval": "2s", "$__range_s": "60", "$__range": "1m",
+               "${cluster:regex}": "prod", "${broker:regex}": ".+", "${topic:regex}": ".+", "$kind": ".+",
+               "${group:regex}": ".+", "$objective": "99.9",
                SEEN: "1m:1s"}  # fmt: skip
 
 

@@ -33,7 +33,8 @@ export class Prometheus {
     const own = { __rate_interval: rate, __interval: `${step}s`, __range: `${range}s` };
     // $__all is no variable of Grafana but a value of one, which leads to everything: it stays as it is.
     const known = { ...own, __all: "$__all", __range_s: `${range}`, ...this.values };
-    return text.replace(/\$(\w+)/g, (variable, name) => {
+    return text.replace(/\$(\w+)|\$\{(\w+):regex\}/g, (variable, plain, expression) => {
+      const name = plain ?? expression;
       if (!(name in known)) report(`variable ${name}`, "is not resolved");
       return known[name] ?? variable;
     });

@@ -11,7 +11,9 @@ import yaml
 from exporters.backtest.evaluation import Firing, firings
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
+from exporters.metrics.text import line
 from streaming.errors import ConfigurationError
+from tests.test_names import ODD
 
 pytestmark = pytest.mark.prometheus
 
@@ -52,6 +54,13 @@ def test_an_alert_fires_after_its_time_and_as_long_as_its_expression_holds(tmp_p
         Firing("Offline", MAIN, at(3), at(3)),
         Firing("Offline", MAIN, at(9), at(10)),
     ]
+
+
+def test_names_of_every_kind_come_back_as_they_were(tmp_path: Path) -> None:
+    rule = {"alert": "Offline", "expr": f"{OFFLINE} > 0"}
+    scrape = "".join(line(OFFLINE, ("cluster",), (name,), 1) for name in ODD if name)
+    found = {dict(each.labels)["cluster"] for each in fired(tmp_path, [scrape], rule)}
+    assert found == {name for name in ODD if name}
 
 
 def test_a_series_that_ends_ends_its_alert_at_once(tmp_path: Path) -> None:

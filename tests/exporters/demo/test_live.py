@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from exporters.demo.command import DemoRun
 from exporters.demo.live import DemoProgress, newest, screen
@@ -18,6 +17,7 @@ from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, EventRow, ReplicationSnapshot, TopicPartitions
 from streaming.contracts.state import ClusterState, PartitionState
 from streaming.delta.changes.reader import ChangesRestarted
+from streaming.terminal import Terminal
 from tests.exporters.demo.test_view import incident
 from tests.exporters.demo.test_view import snapshot as of_incident
 from tests.exporters.event_rows import NOW, event_row
@@ -76,9 +76,9 @@ def test_during_a_gap_in_the_changes_the_last_snapshot_stays(tmp_path: Path, mon
     assert newest(reader) is last
 
 
-def console(**settings: Any) -> tuple[Console, io.StringIO]:
+def console(**settings: Any) -> tuple[Terminal, io.StringIO]:
     output = io.StringIO()
-    return Console(file=output, width=100, height=30, **settings), output
+    return Terminal(file=output, width=100, height=30, **settings), output
 
 
 def test_a_pipe_gets_one_line_per_event() -> None:

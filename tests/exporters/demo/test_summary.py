@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from rich.console import Console
 
 from exporters.demo.live import DemoProgress
 from exporters.demo.summary import counted_events, event_table, missing, print_summary
+from streaming.terminal import Terminal
 from tests.exporters.demo.test_live import snapshot
 
 METRICS = '# HELP x y\nkafka_replication_cluster_partitions{cluster="kafka"} 3\n'
@@ -58,7 +58,7 @@ def test_the_summary_has_counts_latency_folder_and_next_steps(tables: Path) -> N
     progress = progress_of(1, 2, partitions=3)
     progress.latencies.extend([0.1] * 18 + [0.5, 2.0])
     output = io.StringIO()
-    print_summary(Console(file=output, width=60), progress, tables, "http://127.0.0.1:9308/metrics")
+    print_summary(Terminal(file=output, width=60), progress, tables, "http://127.0.0.1:9308/metrics")
     text = output.getvalue()
     assert "3 events recorded on 3 partitions" in text
     assert "median 0.10 s, p95 0.57 s, max 2.00 s" in text
@@ -68,7 +68,7 @@ def test_the_summary_has_counts_latency_folder_and_next_steps(tables: Path) -> N
 
 def test_without_measurements_no_latency_is_printed_and_the_next_step_serves_at_the_same_port(tables: Path) -> None:
     output = io.StringIO()
-    print_summary(Console(file=output), progress_of(1, partitions=3), tables, "http://127.0.0.1:46749/metrics")
+    print_summary(Terminal(file=output), progress_of(1, partitions=3), tables, "http://127.0.0.1:46749/metrics")
     assert f"export --tables {tables} --web.listen-address 127.0.0.1:46749   # serve" in output.getvalue()
     assert "median" not in output.getvalue()
 
@@ -76,7 +76,7 @@ def test_without_measurements_no_latency_is_printed_and_the_next_step_serves_at_
 def test_the_table_of_events_counts_by_event_and_cause_largest_first() -> None:
     counts = {("offline", "fenced"): 2, ("isr_shrink", "lag"): 1000, ("isr_shrink", "fenced"): 2}
     output = io.StringIO()
-    Console(file=output, width=80).print(event_table(counts))
+    Terminal(file=output, width=80).print(event_table(counts))
     assert [line.split() for line in output.getvalue().splitlines()] == [
         ["event", "cause", "count"],
         ["isr_shrink", "lag", "1,000"],

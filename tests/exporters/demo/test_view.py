@@ -6,7 +6,6 @@ import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from exporters.demo.risk import STEP_SECONDS, RiskHistory
 from exporters.demo.view import view
@@ -18,6 +17,7 @@ from exporters.read_model.snapshot import (
     ReplicationSnapshot,
 )
 from streaming.contracts.state import ClusterState
+from streaming.terminal import Terminal
 from tests.exporters.event_rows import NOW, event_row
 
 SECOND = 1_000_000
@@ -48,7 +48,7 @@ def snapshot(
 
 def pictured(of: ReplicationSnapshot, width: int = 100, height: int = 40, risk: RiskHistory | None = None) -> list[str]:
     output = io.StringIO()
-    console = Console(file=output, width=width, height=height)
+    console = Terminal(file=output, width=width, height=height)
     console.print(view(of, risk or RiskHistory(), console, now=NOW, beside=4))
     return [line.rstrip() for line in output.getvalue().splitlines()]
 

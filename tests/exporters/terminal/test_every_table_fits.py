@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from exporters.terminal import output as output_module
 from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
+from streaming.terminal import Terminal
 from tests.exporters.conftest import SECOND, Rows, Tables, put_samples
 
 TABLES = (
@@ -69,8 +69,8 @@ def incident(rows: Rows, now: int) -> dict[str, Any]:
 
 def shown(tables: Path, command: str, width: int, row_format: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     file = io.StringIO()
-    console = Console(file=file, width=width, force_terminal=True, color_system=None)
-    monkeypatch.setattr(output_module, "Console", lambda **_: console)
+    console = Terminal(file=file, width=width, force_terminal=True, color_system=None)
+    monkeypatch.setattr(output_module, "Terminal", lambda **_: console)
     done = CliRunner().invoke(app, [*command.split(), "--tables", str(tables), "--format", row_format])
     assert done.exit_code == 0, done.output
     return file.getvalue().splitlines()

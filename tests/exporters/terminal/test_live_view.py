@@ -7,19 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from exporters.read_model.snapshot import ClusterSnapshot, ClusterTotals, PartitionCounts
 from exporters.terminal import live_view
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState
+from streaming.terminal import Terminal
 
 NOW = 1_700_000_000_000_000
 
 
 def shown(renderable: RenderableType, **settings: Any) -> str:
     output = io.StringIO()
-    Console(file=output, width=140, **settings).print(renderable)
+    Terminal(file=output, width=140, **settings).print(renderable)
     return output.getvalue()
 
 

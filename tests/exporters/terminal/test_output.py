@@ -6,7 +6,6 @@ import io
 import re
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from exporters.terminal.output import Row, RowFormat, RowOutput
@@ -14,6 +13,7 @@ from exporters.terminal.table_layout import SENTENCE, WORDS, Field, table_lines
 from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
 from streaming.contracts.events import Cause, EventKind, IncidentClass
+from streaming.terminal import Terminal
 
 FIELDS = (
     Field("opened", lambda row: row["opened"]),
@@ -29,7 +29,7 @@ ROW: Row = {"opened": "11:19:32", "lasted": "57.8s", "suspects": "2 (1.00)", "su
 
 def printed(width: int, *rows: Row, **settings: bool) -> list[str]:
     file = io.StringIO()
-    console = Console(file=file, width=width, color_system=None, **settings)  # type: ignore[arg-type]
+    console = Terminal(file=file, width=width, color_system=None, **settings)  # type: ignore[arg-type]
     RowOutput(console, RowFormat.TABLE, Clock(0)).print(rows, FIELDS, [], lambda _: "")
     return file.getvalue().splitlines()
 

@@ -13,6 +13,7 @@ from exporters.read_model.reader import micros_now
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from tests.exporters.conftest import SECOND, Rows, Tables
 from tests.exporters.terminal.printed import objects, refusal, state
+from tests.test_names import ODD, visible
 
 GIB = 1024**3
 ORDER_TABLES = [("directories", LOG_DIRECTORIES), ("quorum", QUORUM_MEMBERS), ("transactions", TRANSACTIONS)]
@@ -409,3 +410,32 @@ def test_nothing_is_being_reassigned(tables: Tables, rows: Rows) -> None:
     tables.observe(rows, rows.partition("orders", 0, rows.state([1, 2], [1], 1)))
     assert state(tables.directory, "--reassignments") == "nothing is being reassigned\n"
     assert objects(tables.directory, "--reassignments") == []
+
+
+@pytest.fixture
+def oddly_named(tables: Tables, rows: Rows) -> Path:
+    """A group and a transaction of every odd name, the empty one included."""
+    now = tables.observe(rows, rows.partition("orders", 0, rows.state([1, 2, 3], [1, 2, 3], 1)))
+    common = {**rows.owner, "collected_at": now - 5 * SECOND, "source": "samples:collector-1", "coordinator": 1}
+    group = {**common, "group_protocol": "classic", "group_state": "Stable", "members": 2}
+    tables.put("groups", *({**group, "group": name} for name in ODD))
+    transaction = {**common, "producer_epoch": 3, "transaction_state": "Ongoing", "started_at": now - 15 * SECOND,
+                   "transaction_partitions": ["orders-0"], "timeout_ms": 60_000, "is_hanging": False}  # fmt: skip
+    named = ({**transaction, "producer_id": number, "transactional_id": name} for number, name in enumerate(ODD))
+    tables.put("transactions", *named)
+    return tables.directory
+
+
+@pytest.mark.parametrize(("option", "column"), [("--groups", "group"), ("--transactions", "transactional_id")])
+def test_each_odd_name_has_one_line_and_nothing_of_it_acts_on_a_terminal(
+    oddly_named: Path, option: str, column: str
+) -> None:
+    names = {*ODD}
+    lines = state(oddly_named, option)
+    assert visible(lines)
+    assert lines.count("\n") == len(names)
+    assert {row[column] for row in objects(oddly_named, option)} == names
+    read = [*csv.DictReader(io.StringIO(state(oddly_named, option, "--format", "csv"), newline=""))]
+    as_captured = {name.replace("\r\n", "\n") for name in names}  # the runner of commands reads line ends so
+    assert {row[column].removeprefix("'") for row in read} == as_captured
+    assert not any(row[column].startswith(("=", "+", "-", "@", "\t", "\r", "\n")) for row in read)

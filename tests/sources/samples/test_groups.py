@@ -20,7 +20,7 @@ from streaming.sources.protocol.connection import NodeTooOld
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups import groups as module
 from streaming.sources.samples.groups.blocks import CoordinatorAnswer, GroupValues
-from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup
+from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup, list_groups
 from streaming.sources.samples.groups.groups import GroupsKind
 from streaming.sources.samples.kind import BrokerAnswer
 from streaming.sources.samples.offsets import LEADERS, ROUND_MICROS, ListedOffsets, OffsetsKind, Positions
@@ -284,17 +284,24 @@ def test_a_coordinator_without_groups_says_so() -> None:
     ]
 
 
-def test_a_group_without_a_name_as_old_clients_commit_to_is_left_out() -> None:
+def test_a_group_without_a_name_as_old_clients_commit_to_is_one_of_them() -> None:
     asked = ready()
     answer = answered(asked, {"": {"orders": {0: 3}}, "g ü": {"orders": {0: 4}}})
     groups, offsets = shown(asked, BrokerAnswer("groups", ONE, Micros(1), answer))
-    assert (groups.arrays["group"], offsets.arrays["group"]) == (("g ü",), ("g ü",))
+    assert (groups.arrays["group"], offsets.arrays["group"]) == (("", "g ü"), ("", "g ü"))
 
 
 def test_brokers_before_the_request_of_many_groups_are_not_asked() -> None:
     work = next(work for kind, _, work in ready().questions if kind == "groups")
     with pytest.raises(NodeTooOld, match=r"older than Kafka 3\.0"):
         work(Versions(7))
+
+
+def test_a_broker_that_lists_groups_in_an_old_way_costs_its_groups_alone() -> None:
+    connection: Any = Versions(3)
+    connection.address = "kafka-1:9092"
+    with pytest.raises(NodeTooOld, match=r"kafka-1:9092 lists its groups as brokers before Kafka 2\.6 do"):
+        list_groups(connection)
 
 
 def test_one_that_does_not_answer_says_nothing() -> None:

@@ -39,6 +39,7 @@ class CoordinatorAnswer:
         committed: their offsets, by name of the group.
         lags: of share groups, by name of the group.
         denied: groups that may not be described.
+        left: groups of the round that have yet to be asked for.
         topic_ids: when it was asked.
         positions: of the partitions, by field of a sample, topic and partition.
         read_at: when it was asked for committed offsets, by the monotonic clock.
@@ -49,6 +50,7 @@ class CoordinatorAnswer:
     committed: Mapping[str, ByTopic] = field(default_factory=dict)
     lags: Mapping[str, ByTopic] = field(default_factory=dict)
     denied: tuple[str, ...] = ()
+    left: Mapping[str, DescribedGroup] = field(default_factory=dict)
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     positions: Mapping[str, ByTopic] = field(default_factory=dict)
     read_at: Micros = AT_ONCE

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.errors import ConnectionRefused, InvalidObservation
-from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
+from streaming.sources.protocol.connection import NodeTooOld, RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, UINT16, ByteReader
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def list_groups(connection: Connection) -> dict[str, DescribedGroup]:
         ConnectionRefused: it does not respond, or is still loading its groups.
     """
     version = connection.newest(LIST_GROUPS, _LIST_NEWEST)
+    if version not in _NO_FILTERS:
+        raise NodeTooOld(f"{connection.address} lists its groups as brokers before Kafka 2.6 do: they are not read")
     response: RawResponse[tuple[int, dict[str, DescribedGroup]]] = RawResponse(
         lambda reader: _read_list(reader, version)
     )

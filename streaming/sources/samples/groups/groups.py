@@ -1,11 +1,11 @@
 """Groups: every broker is asked for those that it coordinates, what each has committed, and who may read what.
 
-At most seven requests per broker and round, however many groups there are. The positions next to a committed offset are
-those that :class:`offsets.OffsetsKind` has read before the coordinator is asked, as a rule a moment before. So lag is
-never too large: it is what the group had not read of that which was there then. It is too small by what was written
-between the two readings, of a leader that does not answer by what was written within one interval of offsets and the
-timeout of a request; after that its positions, and with them lag, are unknown. A group that moves to another
-coordinator may be in no answer for a round.
+At most seven requests per broker and piece of a round (:mod:`rounds`), and one that lists the groups. The positions
+next to a committed offset are those that :class:`offsets.OffsetsKind` has read before the coordinator is asked, as a
+rule a moment before. So lag is never too large: it is what the group had not read of that which was there then. It is
+too small by what was written between the two readings, of a leader that does not answer by what was written within
+one interval of offsets and the timeout of a request; after that its positions, and with them lag, are unknown. A
+group that moves to another coordinator may be in no answer for a round.
 
 Lag in seconds is for how long the first record that the group has not read could have been read. It follows from when
 the high watermark passed the committed offset, and is as wrong as that: see
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.contracts.identifiers import Micros
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_GROUPS, PermissionDenied
-from streaming.sources.protocol.connection import NodeTooOld
+from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused
 from streaming.sources.samples.groups.blocks import (
     NEWEST,
     OFFSET_FETCH,
@@ -42,13 +42,15 @@ from streaming.sources.samples.groups.described import (
     describe_groups,
     list_groups,
 )
+from streaming.sources.samples.groups.rounds import Coordinator, GroupsPiece, Round, about
 from streaming.sources.samples.kind import AnswerContent
-from streaming.sources.source import Timer, monotonic
+from streaming.sources.source import AT_ONCE, Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from streaming.contracts.identifiers import BrokerId, TopicId
+    from streaming.contracts.sample_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection
     from streaming.sources.samples.groups.blocks import ByTopic, GroupValues
@@ -72,40 +74,95 @@ class GroupsKind:
     def __init__(self, period: Micros, offsets: OffsetsKind, is_included: Callable[[str], bool]) -> None:
         self._due, self._offsets, self._is_included = Timer(period), offsets, is_included
         self._names: dict[BrokerId, Collection[str]] = {}
+        self._coordinators: dict[BrokerId, Coordinator] = {}
 
     @property
     def next_at(self) -> Micros:
         """Due time, by the monotonic clock: not while leaders are asked for the positions."""
-        return Micros(max(self._due.next_at, self._offsets.leaders_until))
+        rounds = (each.round for each in self._coordinators.values())
+        waits = any(each is not None and not each.is_asked for each in rounds)
+        return Micros(max(AT_ONCE if waits else self._due.next_at, self._offsets.leaders_until))
 
     def is_group(self, name: str) -> bool:
         """Return whether a coordinator has named a group so in its last answer."""
         return any(name in names for names in self._names.values())
 
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
-        """Ask every broker when the time has come."""
-        if moment < self._offsets.leaders_until or not self._due.take_due(moment):
+        """Ask every broker when the time has come, and those whose round is not over for the next piece."""
+        if moment < self._offsets.leaders_until:
+            return
+        there = self._coordinators
+        self._coordinators = {broker: there.get(broker) or Coordinator() for broker in view.brokers}
+        is_due = self._due.take_due(moment)
+        asked = [
+            (broker, each)
+            for broker, each in self._coordinators.items()
+            if (is_due if each.round is None else not each.round.is_asked)
+        ]
+        if not asked:
             return
         self._names = {broker: names for broker, names in self._names.items() if broker in view.brokers}
         positions = self._offsets.positions(view.topic_ids)
-        for broker in view.brokers:
-            ask(KIND, broker, partial(_answer, self._is_included, view.topic_ids, positions))
+        for broker, each in asked:
+            work = partial(_answer, self._is_included, view.topic_ids, positions, piece=each.piece())
+            if ask(KIND, broker, work) and each.round is not None:
+                each.round.is_asked = True
 
     def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:
         """Return the groups of a broker."""
+        coordinator = self._coordinators.setdefault(answer.broker, Coordinator())
         if answer.refusal is not None:
-            return AnswerContent([], answer.refusal)
+            return self._refused(coordinator, answer, answer.refusal, envelope)
         coordinated: CoordinatorAnswer = answer.value
-        self._names[answer.broker] = coordinated.groups.keys()
+        coordinator.fit(coordinated)
+        blocks = self._blocks(view, answer.broker, coordinated, envelope)
+        own = coordinator.round
+        if own is None:
+            self._names[answer.broker] = {*coordinated.groups, *coordinated.left}
+            own = coordinator.round = Round(monotonic(), {})
+        own.add(blocks, coordinated)
+        return self._over(coordinator, answer.broker, envelope) if own.is_over(monotonic()) else AnswerContent([])
+
+    def _refused(
+        self, coordinator: Coordinator, answer: BrokerAnswer, refusal: ConnectionRefused, envelope: dict[str, Any]
+    ) -> AnswerContent:
+        """Ask for less next time; a round that has begun continues for a while."""
+        if not isinstance(refusal, ServiceRefused):
+            coordinator.fail()
+        if coordinator.round is None:
+            return AnswerContent([], refusal)
+        coordinator.round.fail()
+        is_over = isinstance(refusal, ServiceRefused) or coordinator.round.is_over(monotonic())
+        return self._over(coordinator, answer.broker, envelope) if is_over else AnswerContent([])
+
+    @staticmethod
+    def _over(coordinator: Coordinator, broker: BrokerId, envelope: dict[str, Any]) -> AnswerContent:
+        """Show a round: what it did not reach is listed, and its offsets are unknown."""
+        own = coordinator.round
+        if own is None:
+            raise AssertionError(f"no round of broker {broker} is over")
+        coordinator.round, coordinator.late = None, [*own.left]
+        if not own.left:
+            return AnswerContent(own.shown(envelope), _denied(own.denied))
+        some = about(len(own.left))
+        late = ServiceRefused(
+            f"broker {broker} did not answer for all of its groups in time: the offsets of about {some} are "
+            "unknown, and asked for first in the next round"
+        )
+        return AnswerContent([*own.shown(envelope), *group_blocks(broker, own.left, envelope)], late)
+
+    def _blocks(
+        self, view: ClusterView, broker: BrokerId, coordinated: CoordinatorAnswer, envelope: dict[str, Any]
+    ) -> list[BrokerGroupsObserved | BrokerGroupOffsetsObserved]:
+        """Return the groups of an answer."""
         topic_ids = {topic: each for topic, each in coordinated.topic_ids.items() if view.topic_ids.get(topic) == each}
         groups = {name: _with_partitions_that_exist(group, view) for name, group in coordinated.groups.items()}
         coordinated = replace(coordinated, groups=groups)
         timed = with_lag_seconds(coordinated, topic_ids, self._offsets.high_watermarks)
-        observed = [
-            *group_blocks(answer.broker, coordinated.groups, envelope),
-            *group_offset_blocks(answer.broker, timed, topic_ids, envelope),
+        return [
+            *group_blocks(broker, coordinated.groups, envelope),
+            *group_offset_blocks(broker, timed, topic_ids, envelope),
         ]
-        return AnswerContent(observed, _denied(coordinated.denied))
 
 
 def _answer(
@@ -113,11 +170,16 @@ def _answer(
     topic_ids: Mapping[str, TopicId],
     positions: Mapping[str, ByTopic],
     connection: Connection,
+    *,
+    piece: GroupsPiece,
 ) -> CoordinatorAnswer:
     if connection.newest(OFFSET_FETCH, NEWEST) < OLDEST:
         raise NodeTooOld("the groups of brokers that are older than Kafka 3.0 are not read (KIP-709)")
-    listed = {name: group for name, group in list_groups(connection).items() if name and is_included(name)}
-    groups, denied = describe_groups(connection, listed)
+    groups = piece.groups
+    if groups is None:
+        groups = {name: group for name, group in list_groups(connection).items() if is_included(name)}
+    now, left = piece.cut(groups)
+    groups, denied = describe_groups(connection, now)
     sharing = [name for name, group in groups.items() if group.protocol == SHARE]
     committing = [name for name, group in groups.items() if group.protocol != SHARE]
     read_at = monotonic()
@@ -128,6 +190,7 @@ def _answer(
         committed={one.group: one.values for one in committed if not one.error},
         lags={one.group: one.values for one in lags if not one.error},
         denied=(*denied, *(one.group for one in (*committed, *lags) if one.error == GROUP_AUTHORIZATION_FAILED)),
+        left=left,
         topic_ids=topic_ids,
         positions=positions,
         read_at=read_at,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 
 import pytest
-from rich.console import Console
 from rich.text import Text
 
-from streaming.word_wrap import print_wrapped
+from streaming.terminal import Terminal, print_wrapped
 
 ID = "loss:TsuxU8vkmQiwdw/0/3/isr_shrink"
 LINE = Text.assemble(("WARNING ", "yellow"), f"job.listen-address  does not respond, see {ID} and 請求 begin")
@@ -16,7 +15,9 @@ LINE = Text.assemble(("WARNING ", "yellow"), f"job.listen-address  does not resp
 
 def printed(line: Text, *, width: int, is_terminal: bool = True, in_pipe: int | None = None) -> list[str]:
     file = io.StringIO()
-    print_wrapped(Console(file=file, width=width, force_terminal=is_terminal, color_system=None), line, in_pipe=in_pipe)
+    print_wrapped(
+        Terminal(file=file, width=width, force_terminal=is_terminal, color_system=None), line, in_pipe=in_pipe
+    )
     return file.getvalue().splitlines()
 
 
@@ -37,12 +38,12 @@ def test_in_a_pipe_a_line_is_never_broken_but_where_a_width_is_given() -> None:
     assert max(map(len, printed(LINE, width=200, is_terminal=False, in_pipe=50))) <= 50
 
 
-def test_the_colours_and_the_line_breaks_of_a_text_stay() -> None:
+def test_the_colours_of_a_text_stay_and_a_line_break_in_it_is_none() -> None:
     file = io.StringIO()
-    console = Console(file=file, width=24, force_terminal=True, color_system="standard")
-    print_wrapped(console, Text("broker 2 was lost and the leader moved\n  do first: start", style="red"))
+    console = Terminal(file=file, width=24, force_terminal=True, color_system="standard")
+    print_wrapped(console, Text("broker 2 was lost and the leader moved\nto 3", style="red"))
     assert file.getvalue().splitlines() == [
         "\x1b[31mbroker 2 was lost and\x1b[0m",
-        "    \x1b[31mthe leader moved\x1b[0m",
-        "\x1b[31m  do first: start\x1b[0m",
+        "    \x1b[31mthe leader moved\\nto\x1b[0m",
+        "    \x1b[31m3\x1b[0m",
     ]
