@@ -72,7 +72,9 @@ class Partition:
 # The truth, between any two readings.
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(("append", "read", "delete", "truncate", "leader", "coordinator")), st.integers(1, 60_000)),
+    st.tuples(
+        st.sampled_from(("append", "read", "delete", "truncate", "leader", "coordinator")), st.integers(1, 60_000)
+    ),
     max_size=40,
 )
 
@@ -114,7 +116,8 @@ def test_what_is_beyond_and_what_is_lost_was_so_at_some_moment(steps: list[tuple
 
 @given(st.lists(st.integers(1, 500_000), min_size=2, max_size=30), st.booleans())
 def test_a_group_that_reads_50_000_records_a_second_is_never_beyond_or_losing(
-    written: list[int], is_deleted: bool  # noqa: FBT001 - of Hypothesis
+    written: list[int],
+    is_deleted: bool,  # noqa: FBT001 - of Hypothesis
 ) -> None:
     """It commits between the two readings what is written between them, and what it has read is deleted."""
     partition = Partition(member="app", committed=0)
