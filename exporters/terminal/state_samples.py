@@ -52,7 +52,7 @@ def show_groups(output: RowOutput, selection: StateSelection) -> None:
     numbers = (
         *columns_as_fields(("members", PARTITIONS)),
         Field("lag", _lag, is_number=True, wraps=WORDS),
-        *columns_as_fields(("records_lost",)),
+        Field("lost", text("records_lost"), is_number=True),
     )
     who = (
         Field("group", text("group")),
@@ -60,12 +60,25 @@ def show_groups(output: RowOutput, selection: StateSelection) -> None:
         Field("state", _group_state, wraps=WORDS),
     )
     behind = Field("behind", _behind, is_number=True)
+
+    def last_commit(row: Mapping[str, Any]) -> str:
+        return UNKNOWN if row["committed_at"] is None else output.clock.short(row["committed_at"])
+
     _show(
         output,
         selection,
-        lambda: group_rows(selection.folder, selection.topics, output.clock.now),
-        (*who, *numbers, behind, *_AGE, Field("worst", text("worst_partition"), below=1)),
-        lambda row: "yellow" if row["records_lost"] else "",
+        lambda: group_rows(selection.folder, selection.topics, output.clock),
+        (
+            *(*who, *numbers, behind, *_AGE),
+            Field(
+                "last commit", lambda row: output.clock.short(row["committed_at"]) if row["committed_at"] else UNKNOWN
+            ),
+            Field("worst", text("worst_partition"), below=1),
+            Field(
+                "what", lambda row: "; ".join(sentence(each, output.clock) for each in row["troubles"]), wraps=SENTENCE
+            ),
+        ),
+        lambda row: "yellow" if row["losing_partitions"] or row["stuck_partitions"] or row["beyond"] else "",
         "no samples of groups",
     )
 

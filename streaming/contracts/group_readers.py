@@ -39,6 +39,8 @@ class PartitionReader(StrEnum):
     """A member that has never committed there."""
     NOBODY = "nobody"
     """Something was committed there, and nobody reads any more."""
+    NEVER = "never"
+    """Nothing was committed there, and nobody owns it: it has no row."""
 
 
 class GroupOffsetsRow(NamedTuple):
@@ -73,11 +75,15 @@ class GroupOffsetsRow(NamedTuple):
         return cls(*(row[name] for name in cls._fields))
 
 
+def has_offset(row: GroupOffsetsRow) -> bool:
+    """Return whether it has committed something, or is a share group that has begun."""
+    return row.committed_offset is not None or row.start_offset is not None
+
+
 def reader_of(row: GroupOffsetsRow) -> PartitionReader:
     """Return who reads the partition."""
     if _is_owned(row):
-        has_offset = row.committed_offset is not None or row.start_offset is not None
-        return PartitionReader.OWNER if has_offset else PartitionReader.UNCOMMITTED
+        return PartitionReader.OWNER if has_offset(row) else PartitionReader.UNCOMMITTED
     since, owned = row.committed_at, row.owned_at
     commits = since is not None and row.collected_at - since <= COMMITTING
     return (
