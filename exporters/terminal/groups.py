@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
+_MINUTES: Final = -len(":00.000")
 _OWNERS: Final = 3
 """So many owners are named."""
 _OF_GROUP: Final = (
@@ -57,7 +58,7 @@ def _sentence(troubled: TroubledPartitions, clock: Clock) -> str:
     where = f"{first} and {len(others):,} more" if others else first
     number, owners = f"{troubled.offsets:,}", troubled.owners
     owner = f", owner {', '.join(owners[:_OWNERS])}{' and others' if owners[_OWNERS:] else ''}" if owners else ""
-    since = "" if troubled.since is None else f" since {clock.short(troubled.since)}"
+    since = "" if troubled.since is None else f" since {clock.short(troubled.since)[:_MINUTES]}"
     match troubled.trouble:
         case GroupTrouble.BEYOND:
             return f"{number} beyond the end of {where}{owner}"

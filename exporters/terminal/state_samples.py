@@ -74,9 +74,7 @@ def show_groups(output: RowOutput, selection: StateSelection) -> None:
                 "last commit", lambda row: output.clock.short(row["committed_at"]) if row["committed_at"] else UNKNOWN
             ),
             Field("worst", text("worst_partition"), below=1),
-            Field(
-                "what", lambda row: "; ".join(sentence(each, output.clock) for each in row["troubles"]), wraps=SENTENCE
-            ),
+            Field("what", text("reason"), wraps=SENTENCE),
         ),
         lambda row: "yellow" if row["losing_partitions"] or row["stuck_partitions"] or row["beyond"] else "",
         "no samples of groups",
