@@ -74,7 +74,7 @@ def show_groups(output: RowOutput, selection: StateSelection) -> None:
                 "last commit", lambda row: output.clock.short(row["committed_at"]) if row["committed_at"] else UNKNOWN
             ),
             Field("worst", text("worst_partition"), below=1),
-            Field("what", text("reason"), wraps=SENTENCE),
+            Field("what", text("reason"), wraps=SENTENCE, below=5),
         ),
         lambda row: "yellow" if row["losing_partitions"] or row["stuck_partitions"] or row["beyond"] else "",
         "no samples of groups",

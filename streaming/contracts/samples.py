@@ -125,7 +125,9 @@ class GroupOffsetsObserved(Sample):
     lag_seconds: Annotated[
         float | None, "for how long the first offset that it has not passed could have been read; null while unknown"
     ] = None
-    positions_at: Annotated[Micros | None, "when the leader was asked for its positions, at the earliest"] = None
+    positions_at: Annotated[Micros | None, SIGNED, "when the leader was asked for its positions, at the earliest"] = (
+        None
+    )
     log_start_offset: Annotated[Offset | None, "offset of the oldest record kept, just before collected_at"] = None
     last_stable_offset: Annotated[
         Offset | None, "end of what read_committed consumers see, just before collected_at"

@@ -66,8 +66,15 @@ def put_lag(folder: Path) -> None:
     tables, sample = Tables(folder), {**CLUSTER, "collected_at": SAMPLED_AT, "source": "samples:collector-1"}
     group = {**sample, "group_protocol": "classic", "group_state": "Stable", "members": 1, "coordinator": 1}
     tables.put("groups", *({**group, "group": name} for name in ("payments", "billing")))
-    offsets = {**group, "topic_id": "id-of-payments", "topic": "payments", "lag": 10, "records_lost": 0}
-    nobody = {**offsets, "group": "nobody", "group_state": "Empty", "members": 0}
+    offsets = {
+        **group,
+        "topic_id": "id-of-payments",
+        "topic": "payments",
+        "lag": 10,
+        "records_lost": 0,
+        "member": "app",
+    }
+    nobody = {**offsets, "group": "nobody", "group_state": "Empty", "members": 0, "member": None}
     tables.put(
         "group_offsets",
         *({**offsets, "group": "payments", "partition": number, "lag_seconds": 6.5 + number} for number in (0, 1)),

@@ -215,7 +215,7 @@ def test_every_group_is_shown_with_its_offsets_where_there_are_some(grouped: Pat
     assert {group: tuple(row[name] for name in names) for group, row in rows.items()} == {
         "billing": ("classic", "Stable", 2, 2, 37, 4, "orders-1"),
         "empty": ("classic", "Empty", 0, 0, None, None, None),
-        "old": (None, "Stable", 1, 1, None, 0, None),
+        "old": (None, "Stable", 1, 1, None, None, None),
         "shared": ("share", "Stable", 3, 0, None, None, None),
         "to-delta": ("spark", "Active", None, 1, 2, 0, "orders-0"),
         "to-lake": ("spark", "Unknown", None, 0, None, None, None),

@@ -77,7 +77,7 @@ def timed(
     asked_at = answer.positions_asked_at
     return replace(
         answer,
-        positions_at=None if asked_at is None else Micros(max(0, shown_at - (monotonic() - asked_at))),
+        positions_at=None if asked_at is None else Micros(shown_at - (monotonic() - asked_at)),
         lag_seconds={
             group: {
                 topic: high_watermarks.lag_seconds(
