@@ -70,9 +70,7 @@ def show_groups(output: RowOutput, selection: StateSelection) -> None:
         lambda: group_rows(selection.folder, selection.topics, output.clock),
         (
             *(*who, *numbers, behind, *_AGE),
-            Field(
-                "last commit", lambda row: output.clock.short(row["committed_at"]) if row["committed_at"] else UNKNOWN
-            ),
+            Field("last commit", last_commit, below=4),
             Field("worst", text("worst_partition"), below=1),
             Field("what", text("reason"), wraps=SENTENCE, below=5),
         ),

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from exporters.read_model.reader import micros_now
+from exporters.terminal.groups import group_rows
+from exporters.terminal.time_parsing import Clock
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from tests.exporters.conftest import SECOND, Rows, Tables
 from tests.exporters.terminal.printed import objects, refusal, state
@@ -228,6 +230,57 @@ def test_every_group_is_shown_with_its_offsets_where_there_are_some(grouped: Pat
     lines = [line.split("  ") for line in state(grouped, "--groups").splitlines()]
     assert lines[3][:6] == ["shared", "share", "Stable", "3", "0", "?"]
     assert lines[5][:3] == ["to-lake", "spark", "Unknown, last batch 2h1m ago"]
+
+
+def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_whose_it_is(
+    tables: Tables, rows: Rows
+) -> None:
+    now = rows.start + 3_600 * SECOND
+    common = {**rows.owner, "collected_at": now, "source": "samples:collector-1"}
+    offsets = {**common, "topic_id": "orders-1", "topic": "orders", "group_state": "Stable", "committed_offset": 10}
+    owned = {**offsets, "member": "app-7", "owned_at": now, "log_start_offset": 0, "high_watermark": 50,
+             "last_stable_offset": 50, "standing_end": 40, "lag": 40, "stable_lag": 40}  # fmt: skip
+    stands = {**owned, "standing_since": now - 1_800 * SECOND}
+    lost = {"records_lost": 20, "lost_at": now - SECOND}
+    never = dict.fromkeys(("committed_offset", "lag", "stable_lag"))
+    tables.put(
+        "group_offsets",
+        *({**stands, "group": "stuck", "partition": number, "lag": 40 + number} for number in (3, 4)),
+        {**stands, "group": "marker", "partition": 0, "lag": 1, "stable_lag": 1},
+        {
+            **owned,
+            "group": "beyond",
+            "partition": 0,
+            "committed_offset": 1_050,
+            "lag": 0,
+            "stable_lag": 0,
+            "beyond": 1_000,
+        },
+        {
+            **owned,
+            "group": "loses",
+            "partition": 1,
+            "log_start_offset": 30,
+            "records_lost": 20,
+            "lost_at": now - SECOND,
+        },
+        {**owned, "group": "new", "partition": 0, **never},
+        {**owned, "group": "waits", "partition": 2, "stable_lag": 0, "is_transactional": True},
+        {**offsets, "group": "left", "partition": 1, "lag": 7, "owned_at": now - 3_000 * SECOND},
+        {**offsets, "group": "drained", "partition": 1, "lag": 0},
+    )
+    clock = Clock(now=now)
+    at = {seconds: clock.short(now - seconds * SECOND)[:5] for seconds in (1, 1_800, 3_000)}
+    assert {row["group"]: row["reason"] for row in group_rows(tables.directory, (), clock)} == {
+        "beyond": "1,000 beyond the end of orders-0, owner app-7",
+        "drained": "",
+        "left": f"nobody reads orders-1 since {at[3_000]}, 7 behind",
+        "loses": f"has lost 20, the first at {at[1]}, on orders-1, owner app-7",
+        "marker": "",
+        "new": "has never committed on orders-0, owner app-7",
+        "stuck": f"stuck since {at[1_800]} on orders-4 and 1 more, owner app-7",
+        "waits": "waits for an open transaction on orders-2, owner app-7",
+    }
 
 
 def test_of_a_topic_only_the_groups_are_shown_that_have_offsets_in_it(grouped: Path) -> None:
