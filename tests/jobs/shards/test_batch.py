@@ -290,19 +290,13 @@ def test_a_meter_that_is_no_count_does_not_stop_the_query(tmp_path: Path, value:
 def test_every_kind_of_sample_has_its_table_and_a_group_its_lag(tmp_path: Path) -> None:
     envelope = Story("admin:a").envelope()
     identity: dict[str, Any] = {"topic_id": "t", "topic": "orders", "partition": 0}
+    later = identity | {"partition": 1, "log_start_offset": 0}
     samples = [
         ReplicaOffsetsObserved(**envelope, **identity, broker=1, high_watermark=9),
         GroupOffsetsObserved(
             **envelope, **identity, group="g", committed_offset=4, log_start_offset=6, high_watermark=9
         ),
-        GroupOffsetsObserved(
-            **envelope,
-            **identity | {"partition": 1},
-            group="g",
-            committed_offset=12,
-            log_start_offset=0,
-            high_watermark=9,
-        ),
+        GroupOffsetsObserved(**envelope, **later, group="g", committed_offset=12, high_watermark=9),
         TransactionObserved(**envelope, producer_id=7, producer_epoch=0, transaction_state="Ongoing"),
         QuorumMemberObserved(**envelope, node=100, is_voter=True, controller=100, controller_epoch=3),
     ]
