@@ -77,7 +77,7 @@ LOST: Final = style.stat(
 )
 GROUPS: Final = style.table(
     "Groups",
-    "Every group that is chosen. Empty: no member. Stuck: partitions that somebody reads, and whose committed offset "
+    "Every group that is chosen. Empty: no member. Stuck: partitions that are read, and whose committed offset "
     "has stood still for 15 minutes below what can be read. Losing: what was deleted there lately is not committed. "
     "Beyond the end: as after an unclean election, it skips so many records or is reset. Queries of Spark have no "
     "coordinator.",
@@ -153,7 +153,7 @@ PARTITIONS: Final = style.table(
 OWNERS: Final = style.table(
     "Who reads",
     "The members that own partitions of the chosen groups and topics, by client id. A topic that is missing here and "
-    "has a lag is read by nobody, or by a consumer without membership.",
+    "has a lag is not read any more, or by a consumer without membership.",
     [GROUP, TOPIC, KeyColumn("owner", "Owner", 200)],
     [
         TableColumn(

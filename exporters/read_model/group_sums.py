@@ -38,7 +38,7 @@ def summed(rows: Sequence[GroupOffsetsRow]) -> dict[str, Any]:
         "stuck_partitions": sum(map(bool, map(is_stuck, rows))),
         "losing_partitions": sum(map(is_losing, rows)),
         "uncommitted_partitions": readers[PartitionReader.UNCOMMITTED],
-        "unread_partitions": readers[PartitionReader.NOBODY],
+        "unread_partitions": readers[PartitionReader.NONE],
         "worst_partition": None if worst is None else _name(worst),
         "worst_lag": None if worst is None else worst.lag,
     }
@@ -51,7 +51,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 
 class GroupTrouble(StrEnum):
-    """What is wrong with a group in some of its partitions, the worst first."""
+    """Trouble of a group in some of its partitions, the worst first."""
 
     BEYOND = "beyond"
     LOSING = "losing"

@@ -71,7 +71,7 @@ def _sentence(troubled: TroubledPartitions, clock: Clock) -> str:
         case GroupTrouble.HELD:
             return f"waits for an open transaction on {where}{owner}"
         case _:
-            return f"nobody reads {where}{since}, {number} behind"
+            return f"{where} not read any more{since.replace('since', 'after')}, {number} behind"
 
 
 def _key(row: Row) -> tuple[str, str, str]:

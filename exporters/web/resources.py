@@ -265,7 +265,9 @@ _SUMS: Final = (
     required("stuck_partitions", "long", "partitions that are read and where it stands still"),
     required("losing_partitions", "long", "partitions that are read and where it lost something lately"),
     required("uncommitted_partitions", "long", "partitions that a member owns and where it has never committed"),
-    required("unread_partitions", "long", "partitions for which it has committed something and that nobody reads"),
+    required(
+        "unread_partitions", "long", "partitions for which it has committed something and that are not read any more"
+    ),
     Column("worst_partition", "string", "the partition with the largest lag"),
     Column("worst_lag", "long", "the lag of that"),
 )

@@ -19,12 +19,12 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   up, with its time; it does not shrink when the group moves on, and a drained topic adds nothing. What was lost
 #   before the first sample counts, without a time. A group that is set back to what was deleted loses nothing.
 # - *Reading* is a property of a partition. A member owns it; or, of a consumer without membership (``assign``), its
-#   committed offset was seen to move while nobody owned it. While a group rebalances nobody owns anything, so the last
+#   committed offset was seen to move while no member owned it. In a rebalance no member owns anything, so the last
 #   owner counts for a while; in a stable group a partition without an owner was left.
 # - *Standing still*: the same committed offset, and something below the last stable offset that it has not passed,
 #   since the first such sample. What cannot be read is no reason: an open transaction is beyond the last stable
-#   offset; of one offset nobody can say whether it is the marker that ends a transaction; and where transactions were
-#   seen, all of them may be aborted, so more must have arrived since.
+#   offset; a single offset may be the marker that ends a transaction; and where transactions were seen, all of them may
+#   be aborted, so more must have arrived since.
 # - Offsets are not records: markers, aborted records and what compaction removed have offsets, too.
 # - A share group commits nothing. It has a start offset, before which everything is done, and a lag that its
 #   coordinator counts; what it lost is unknown. All else follows in the same way.
@@ -51,7 +51,7 @@ class GroupReadings(NamedTuple):
         positions_at: when the leader was asked, at the earliest.
         source: whose clock that is.
         committed_offset, start_offset: the latter of a share group.
-        member: the owner of the partition; None for nobody.
+        member: the owner of the partition; None for none.
         share_lag: of a share group, as its coordinator counts.
     """
 
@@ -73,7 +73,7 @@ class GroupReadings(NamedTuple):
 
 
 class GroupPosition(NamedTuple):
-    """What follows from the samples of a group in a partition; these are columns of ``group_offsets``."""
+    """Conclusions from the samples of a group in a partition; these are columns of ``group_offsets``."""
 
     lag: Annotated[
         Offset | None,

@@ -29,7 +29,7 @@ _STABLE: Final = "Stable"
 
 
 class PartitionReader(StrEnum):
-    """Who reads a partition for a group."""
+    """Readers of a partition for a group."""
 
     OWNER = "owner"
     """A member."""
@@ -37,10 +37,10 @@ class PartitionReader(StrEnum):
     """A consumer without membership: no member, but its committed offset moves."""
     UNCOMMITTED = "uncommitted"
     """A member that has never committed there."""
-    NOBODY = "nobody"
-    """Something was committed there, and nobody reads any more."""
+    NONE = "none"
+    """Something was committed there, and it is not read any more."""
     NEVER = "never"
-    """Nothing was committed there, and nobody owns it: it has no row."""
+    """Nothing was committed there, and no member owns it: it has no row."""
 
 
 class GroupOffsetsRow(NamedTuple):
@@ -89,13 +89,13 @@ def reader_of(row: GroupOffsetsRow) -> PartitionReader:
     return (
         PartitionReader.COMMITS
         if commits and (owned is None or (since or 0) - owned > _LAST_COMMIT)
-        else PartitionReader.NOBODY
+        else PartitionReader.NONE
     )
 
 
 def is_read(row: GroupOffsetsRow) -> bool:
-    """Return whether anybody reads the partition for the group."""
-    return reader_of(row) is not PartitionReader.NOBODY
+    """Return whether the partition is read for the group."""
+    return reader_of(row) is not PartitionReader.NONE
 
 
 def _is_owned(row: GroupOffsetsRow) -> bool:
@@ -109,8 +109,8 @@ def _is_owned(row: GroupOffsetsRow) -> bool:
 def is_stuck(row: GroupOffsetsRow) -> bool | None:
     """Return whether a partition is read, and its committed offset stands still below what can be read.
 
-    None while it is unknown what can be read. Of one offset nobody can say whether it is a record or the marker that
-    ends a transaction; and what lies behind a commit in a partition with transactions may all be aborted, unless more
+    None while it is unknown what can be read. A single offset may be the marker that ends a
+    transaction; and what lies behind a commit in a partition with transactions may all be aborted, unless more
     arrives.
     """
     since, end = row.standing_since, row.last_stable_offset
@@ -137,7 +137,7 @@ def is_beyond(row: GroupOffsetsRow) -> bool | None:
 def retention_used(row: GroupOffsetsRow) -> float | None:
     """Return which share of what is kept of a partition its reader has yet to read, 0 to 1.
 
-    None where nothing was deleted yet, nobody reads, or something is unknown. None, too, where what was committed is
+    None where nothing was deleted yet, it is not read, or something is unknown. None, too, where what was committed is
     deleted by design (DeleteRecords): in repartition topics of Kafka Streams, and where the log starts at the commit.
     """
     start, end = row.log_start_offset, row.high_watermark

@@ -216,7 +216,7 @@ def test_a_topic_that_a_living_group_has_left_is_read_by_nobody_at_once() -> Non
     partition.sample()
     partition.set(committed=20).sample()
     row = partition.set(member=None, end=40).sample()
-    assert reader_of(row) is PartitionReader.NOBODY
+    assert reader_of(row) is PartitionReader.NONE
     partition.set(start=40)
     row = partition.sampled(STANDING + ROUND, lambda: partition.set(end=partition.end + 10))
     assert (is_stuck(row), is_losing(row), row.records_lost) == (False, False, 20)
@@ -228,7 +228,7 @@ def test_a_group_between_two_assignments_still_owns_what_it_did() -> None:
     partition.sampled(STANDING)
     row = partition.set(member=None, state="PreparingRebalance").sample()
     assert (reader_of(row), is_stuck(row)) == (PartitionReader.OWNER, True)
-    assert reader_of(partition.sampled(REBALANCING)) is PartitionReader.NOBODY
+    assert reader_of(partition.sampled(REBALANCING)) is PartitionReader.NONE
 
 
 def test_a_replay_is_not_stuck_and_a_pause_is() -> None:
@@ -276,18 +276,18 @@ def test_nothing_that_cannot_be_read_makes_a_group_stand_still() -> None:
 def test_commits_are_the_reader_where_nobody_is_a_member() -> None:
     """As of Flink's source: ``assign`` and commits; then it stands still, and an hour later it is gone."""
     partition = Partition(end=100, committed=10).set(state="Empty")
-    assert reader_of(partition.sample()) is PartitionReader.NOBODY
+    assert reader_of(partition.sample()) is PartitionReader.NONE
     row = partition.set(committed=20).sample()
     assert (reader_of(row), row.committed_at) == (PartitionReader.COMMITS, partition.at)
     assert is_stuck(partition.sampled(STANDING))
     row = partition.sampled(COMMITTING)
-    assert (reader_of(row), is_stuck(row)) == (PartitionReader.NOBODY, False)
+    assert (reader_of(row), is_stuck(row)) == (PartitionReader.NONE, False)
 
 
 def test_a_stopped_group_that_is_set_back_is_read_by_nobody() -> None:
     partition = Partition(end=100, committed=50).set(state="Empty")
     partition.sample()
-    assert reader_of(partition.set(committed=0).sample()) is PartitionReader.NOBODY
+    assert reader_of(partition.set(committed=0).sample()) is PartitionReader.NONE
 
 
 def test_an_owner_that_never_committed_has_no_lag_and_no_loss() -> None:

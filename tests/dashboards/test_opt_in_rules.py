@@ -20,7 +20,7 @@ OWN = "kafka_replication_"
 PROD = 'cluster="prod"'
 GROUP = f'{PROD}, group="billing"'
 OF_TOPIC = f'{GROUP}, topic="orders"'
-READ, LEFT = ({f'{OWN}group_partitions{{{OF_TOPIC}, reader="{reader}"}}': "2x200"} for reader in ("owner", "nobody"))
+READ, LEFT = ({f'{OWN}group_partitions{{{OF_TOPIC}, reader="{reader}"}}': "2x200"} for reader in ("owner", "none"))
 LAG = f'{OWN}group_lag_at_least_seconds{{{OF_TOPIC}, partition="0"}}'
 USED = f'{OWN}group_retention_used_ratio{{{OF_TOPIC}, partition="0"}}'
 WHOLE = {f"{OWN}cluster_under_replicated_partitions{{{PROD}}}": "0x5000"}

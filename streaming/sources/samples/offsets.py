@@ -299,7 +299,7 @@ class OffsetsKind:
 
     @property
     def positions_asked_at(self) -> Micros | None:
-        """When the first of the leaders was asked that have the positions, by the monotonic clock; None without any."""
+        """Time of the first question of which there are positions, by the monotonic clock; None without any."""
         return min((each.asked_at for each in self._led.values()), default=None)
 
     def positions(self, topic_ids: Mapping[str, TopicId]) -> dict[str, ByTopic]:

@@ -259,7 +259,7 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
     assert {row["group"]: row["reason"] for row in group_rows(tables.directory, (), clock)} == {
         "beyond": "1,000 beyond the end of orders-0, owner app-7",
         "drained": "",
-        "left": f"nobody reads orders-1 since {at[3_000]}, 7 behind",
+        "left": f"orders-1 not read any more after {at[3_000]}, 7 behind",
         "loses": f"has lost 20, the first at {at[1]}, on orders-1, owner app-7",
         "marker": "",
         "new": "has never committed on orders-0, owner app-7",
