@@ -31,7 +31,7 @@ class NamePatterns:
     Attributes:
         written: the patterns.
         included: the regular expression of whole names that are chosen; empty for all.
-        excluded: the same of those that are left out; empty for none.
+        excluded: patterns of what is left out; empty for none.
 
     >>> chosen = NamePatterns(("orders-*", "!*-tmp"))
     >>> [name for name in ("orders", "orders-1", "orders-1-tmp") if chosen(name)]

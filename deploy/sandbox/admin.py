@@ -31,7 +31,7 @@ _RESPONSE_SECONDS: Final = 2
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 _UNANSWERED: Final = ("_TIMED_OUT", "_DESTROY_BROKER", "_TRANSPORT", "REQUEST_TIMED_OUT")
-"""Errors after which nobody knows whether the change was made."""
+"""Errors after which the change may have been made, or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,9 @@ class Admin:
             try:
                 ask().result(_SECONDS)
             except KafkaException as failure:
-                error: KafkaError = failure.args[0]
+                error = failure.args[0]
+                if not isinstance(error, KafkaError):
+                    raise
                 if error.name() in _UNANSWERED:
                     return False
                 if asked_before and error.code() == is_done:

@@ -109,7 +109,7 @@ _ARRAYS: Final = {cls: arrays_of(cls) if issubclass(cls, SamplesBlock) else {} f
 
 
 def plain_types(cls: type[Observation]) -> dict[str, str]:
-    """Return the plain type of each field of one kind, in the order of the class; then of the arrays of its samples.
+    """Return the plain type of each field of one kind, ordered as in the class; then of the arrays of its samples.
 
     Returns:
         field name to one of string, int, long, double, boolean, int[], long[], double[], int[][], string[], boolean[].
@@ -298,7 +298,7 @@ def _member(enum: type[StrEnum], name: str, value: str) -> StrEnum:
         raise InvalidObservation(f"{name} has an unknown value {value!r}") from None
 
 
-# Name, plain type, whether it is required, check and conversion of each field, in the order of its class.
+# Name, plain type, whether it is required, check and conversion of each field, ordered as in its class.
 _SIGNATURES: Final = {
     kind: tuple(
         (name, plain, name in REQUIRED[kind], _check(cls, name, plain), _typed(name, plain))

@@ -103,7 +103,7 @@ def columns_of(
 
     Args:
         kind: a NamedTuple, or the dataclass of a sample.
-        first: fields whose columns come first; the others follow in the order of the fields.
+        first: fields whose columns come first; the others follow as the fields are ordered.
         after: columns of what follows from the fields, by the field whose column they stand behind.
         nullable: columns that may be null although their fields may not be None.
     """

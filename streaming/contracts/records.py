@@ -216,7 +216,7 @@ class RecordBatch:
         base_offset: offset of the first record; record ``i`` has ``base_offset + i``.
         epoch: raft epoch of the controller that wrote it.
         timestamp: when the controller opened the batch (the controller's clock).
-        records: in the order of the log.
+        records: ordered by offset.
     """
 
     base_offset: Offset

@@ -79,7 +79,7 @@ class Movement(NamedTuple):
 
 
 def movements(steps: Iterable[MovedPartition]) -> Iterator[Movement]:
-    """Gather the steps of one moment by their shape, in the order of the first of each."""
+    """Gather the steps of one moment by their shape, ordered by the first of each."""
     gathered: dict[StepShape, list[MovedPartition]] = {}
     for step in steps:
         gathered.setdefault(step.shape, []).append(step)

@@ -44,7 +44,7 @@ def usual_groups() -> tuple[str, ...]:
 
 
 def jar_paths(*names: str, progress: Callable[[str], None] = _silent) -> tuple[Path, ...]:
-    """Return the jars of some groups, in the order of the lock file; download what is missing.
+    """Return the jars of some groups, ordered as in the lock file; download what is missing.
 
     Safe for concurrent processes. ``progress`` is called with each file that was downloaded.
 

@@ -125,7 +125,7 @@ PERMISSIONS: Final = (
     DESCRIBE_GROUPS,
     DESCRIBE_TRANSACTIONAL_IDS,
 )
-"""Those that are always used, in the order of the documentation."""
+"""Permissions that are always used, ordered as in the documentation."""
 EXTRA_PERMISSIONS: Final = (READ_TOPICS,)
 """Those that give more than isrwatch needs, and are used rarely: Read gives the records, and Describe with it."""
 
@@ -157,7 +157,7 @@ ANYBODY: Final = Grantee()
 
 
 def grantee_of(servers: str, client: Mapping[str, str]) -> Grantee:
-    """Return whom brokers see with these librdkafka properties.
+    """Return the user that brokers see with these librdkafka properties.
 
     A broker may map names to others (``ssl.principal.mapping.rules`` and the like); it logs the principal it denies.
     """

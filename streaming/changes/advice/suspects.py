@@ -38,7 +38,7 @@ class Suspicion(NamedTuple):
 def removal_suspects(
     left: Collection[BrokerId], leader: BrokerId, cause: str | None
 ) -> tuple[tuple[BrokerId, ...], BrokerId | None]:
-    """Return whom to blame for one step in which brokers left an ISR, and the leader that reported their lag.
+    """Return the brokers to blame for one step in which brokers left an ISR, and the leader that reported their lag.
 
     Args:
         left: the brokers that left.
@@ -46,7 +46,7 @@ def removal_suspects(
         cause: why they left.
 
     Returns:
-        the brokers to blame, in the order of ``left``; and the leader that expelled them where only that leader claims
+        the brokers to blame, ordered as in ``left``; and the leader that expelled them where only that leader claims
         that they lag (the controller's own removals are certain, and a leader that stalled blames only itself).
     """
     if cause == Cause.LEADER_STALL and leader != NO_LEADER:
@@ -61,7 +61,7 @@ def partition_suspects(after: PartitionState | Shape) -> tuple[BrokerId, ...]:
         after: a partition; ``last_cause`` is that of its last ISR or leader change.
 
     Returns:
-        The assigned brokers that are missing, in the order of assignment; the leader where it expelled them because it
+        The assigned brokers that are missing, ordered as assigned; the leader where it expelled them because it
         had stalled itself. None for a full ISR, for a deleted and for a diskless partition. A replica that a
         reassignment adds is not missing before it has caught up, and one that it removes does not count.
     """

@@ -124,7 +124,7 @@ class SpellBook:
 
         Args:
             condition: what is wrong.
-            subject: whom it concerns.
+            subject: the broker that it concerns, or empty.
             row: the row.
             incident_id: the incident that explains it.
             follows: it began with this one, which has just ended; or it is in this chain.
@@ -170,8 +170,9 @@ class SpellBook:
         """Return the incident that names what begins: of harm that of other harm, if it was raised and is young."""
         raised = (
             each
-            for (of, _), spells in self._of_key.items()
-            if condition in HARMFUL and of in HARMFUL
+            for of in HARMFUL
+            if condition in HARMFUL
+            for spells in [self._of_key.get((of, ""), [])]
             for each in spells
             if at - each.began_at <= KEPT and _was_raised(each, spells, at)
         )

@@ -1,7 +1,7 @@
 """Rows of the change log in, spells of conditions out. Pure; no clock, no IO.
 
-Follows the fold of incidents row by row, after it: how partitions are counted, and whom incidents hold. Where no count
-reaches or leaves zero, and none is larger than before, a row costs a few comparisons.
+Follows the fold of incidents row by row, after it: how partitions are counted, and which brokers incidents hold. Where
+no count reaches or leaves zero, and none is larger than before, a row costs a few comparisons.
 """
 
 from __future__ import annotations

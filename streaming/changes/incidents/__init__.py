@@ -1,1 +1,1 @@
-"""Incidents: changes that belong together, their class, whom they concern and what to do first."""
+"""Incidents: changes that belong together, their class, the brokers concerned and what to do first."""

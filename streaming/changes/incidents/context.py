@@ -302,7 +302,7 @@ class ClusterContext:
         """Return whether planned work on every one of these brokers was announced before something happened to them.
 
         Args:
-            brokers: whom it happened to.
+            brokers: the ones that it happened to.
             since: begin of the window in which it happened, if that was observed. A lease does not reach back, so it
                 must have begun by then, but for the time that lies between two polls.
             moment: end of the window.

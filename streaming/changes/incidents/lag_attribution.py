@@ -169,7 +169,8 @@ class LagEpisode:
     def is_scattered(self, times: ConfiguredTimes) -> bool:
         """Return whether some brokers report and are reported at one moment, and none is in all reports.
 
-        No broker explains that, but a cut does: which leader reports whom depends on who had anything to replicate.
+        No broker explains that, but a cut does: which leader reports which follower depends on where there was anything
+        to replicate.
         """
         at_once = [pair for pair, (first, _) in self.spoken.items() if first <= self.began + times.lag_check]
         reporters, followers = ({pair[place] for pair in at_once} for place in (0, 1))

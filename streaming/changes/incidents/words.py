@@ -168,7 +168,7 @@ _NEXT: Final = {
 
 
 def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
-    """Return what happened, to whom, without numbers of partitions."""
+    """Return what happened, and the brokers concerned, without numbers of partitions."""
     if kind in _STOPS:
         return stopped(incident, kind, suspects)
     if kind is IncidentClass.BROKER_LOSS and suspects and not incident.lost:
@@ -305,7 +305,7 @@ def waited_for_leaders(incident: Incident) -> str:
 
 
 def _without_clean_stop(incident: Incident, brokers: Iterable[int]) -> tuple[int, ...]:
-    """Return those that went down while work on them was announced, and of whom no clean stop is proven."""
+    """Return the brokers that went down while work on them was announced, without proof of a clean stop."""
     return tuple(sorted({down.broker for down in incident.downs} & incident.announced & {*brokers}))
 
 

@@ -189,7 +189,7 @@ class ChangeReader:
 
 
 def _part_of_schema(columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of some columns and fields of structs, each in the order of the table."""
+    """Return the schema of some columns and fields of structs, each ordered as in the table."""
     fields_of: defaultdict[str, set[str]] = defaultdict(set)
     for column in columns:
         name, _, field = column.partition(".")

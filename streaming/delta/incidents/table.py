@@ -205,7 +205,7 @@ class IncidentsTable:
         """Write what folds have made of the rows up to a version of the change log; raises as :meth:`apply` does.
 
         Args:
-            folded: by each shard, in the order of their ordinals.
+            folded: by each shard, ordered by ordinal.
             version: the newest that was folded.
         """
         is_changed = any(each.changed or each.spells for each in folded)

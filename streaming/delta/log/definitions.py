@@ -37,7 +37,7 @@ _FILTERED_BY: Final = frozenset(
 
 
 def arrow_schema(table: Table) -> pa.Schema:
-    """Return the Arrow schema of a table, columns in the order of the definition."""
+    """Return the Arrow schema of a table, columns ordered as in the definition."""
     return pa.schema([pa.field(column.name, arrow_type(column.type), column.nullable) for column in table.columns])
 
 

@@ -141,7 +141,7 @@ class TaskResult:
 def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Reading]:
     """Return the rows of a partition that can be applied before a log is left, in the columns of the bus.
 
-    All rows of a directory can: its logs are left only when a query starts. Rows are in the order of their offsets.
+    All rows of a directory can: its logs are left only when a query starts. Rows are ordered by offset.
     """
     if task.topic is None:
         sources = pc.unique(rows["source"]).to_pylist()
@@ -174,7 +174,7 @@ def _offset_after(rows: pa.Table, end: int, begin: int) -> int:
 
 
 def by_partition(task: Task, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the number and the rows of each partition, in the order of their offsets."""
+    """Yield the number and the rows of each partition, ordered by offset."""
     if task.topic is None:
         yield 0, rows
         return

@@ -244,7 +244,7 @@ def _topics_of(
 
 
 def folded_partition(task: ShardTask, partition: int, rows: pa.Table, shard: Shard) -> ShardResult:
-    """Fold the rows of one partition, in the order of their offsets."""
+    """Fold the rows of one partition, ordered by offset."""
     watch = Stopwatch()
     rows, reading = read_rows(task, partition, rows)
     sources = set(reading.consumed)

@@ -29,7 +29,7 @@ class ControllerChannel:
 
     Attributes:
         outbox: the broker's.
-        controller: whom the broker asks.
+        controller: the node that the broker asks.
         epoch: the newest raft epoch it heard of from an active controller.
         is_open: ``controller`` has spoken as the active one.
         is_listening: the process is up; while it starts, it listens to no controller.

@@ -203,7 +203,7 @@ class Membership:
 
     @property
     def reader(self) -> tuple[str, int]:
-        """As whom it asks for committed offsets; the classic protocol does not care."""
+        """Member id and epoch with which it asks for committed offsets; the classic protocol ignores them."""
         return NO_MEMBER, NO_GENERATION
 
     def poll(self, now: int) -> None:

@@ -218,7 +218,7 @@ class SentRecords:
 
 
 class PartitionQueue:
-    """Batches in the order of sending. With a sequence, one that failed holds up those behind it until it is decided.
+    """Batches, oldest first. With a sequence, one that failed holds up those behind it until it is decided.
 
     Attributes:
         waiting: to be sent, or sent again.

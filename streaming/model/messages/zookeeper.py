@@ -75,7 +75,7 @@ class GetData(NamedTuple):
 
 
 class GetChildren(NamedTuple):
-    """Name a node's children, in the order of their creation."""
+    """Name a node's children, oldest first."""
 
     path: Path
 

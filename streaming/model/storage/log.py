@@ -29,7 +29,7 @@ class Log:
 
     ``epochs``: (leader epoch, first offset of that epoch). Invariant: strictly increasing in both columns, no epoch
     newer than the partition's; two logs that hold the same record, by offset and epoch, hold the same before it.
-    ``batches`` has those that carry more than anonymous records, in the order of their offsets; ``producers`` is what
+    ``batches`` has those that carry more than anonymous records, ordered by offset; ``producers`` is what
     follows from them. ``flushed`` is the recovery point, ≤ ``end``: what lies below survives a loss of power. The last
     of ``segments`` is the active one. ``cleaned`` is the first offset that compaction has not seen.
     """

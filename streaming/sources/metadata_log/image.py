@@ -108,7 +108,7 @@ class ClusterImage:
         self._before_transaction: _Position | None = None
 
     def apply(self, batch: RecordBatch, collected_at: Micros) -> list[Observation]:
-        """Apply one batch and return its observations, in the order of its records.
+        """Apply one batch and return its observations, ordered as its records are.
 
         A batch without effect gives a heartbeat when the last observation is ``heartbeat_micros`` of record time old.
         Records of an open metadata transaction (KIP-868) are applied at its end.

@@ -74,7 +74,7 @@ def bootstrap_of(settings: Settings, peers: Peers | None = None) -> Bootstrap:
 
 
 def controller_addresses(settings: ControllersSettings, grantee: Grantee) -> ControllerAddresses:
-    """Parse ``[cluster.controllers]``; ``grantee`` is whom the controllers see.
+    """Parse ``[cluster.controllers]``; ``grantee`` is the user that the controllers see.
 
     Raises:
         ConfigurationError: a key of ``addresses`` is no controller id, or a value is no address.

@@ -36,7 +36,7 @@ PATIENCE_SECONDS: Final = 4.0
 class ControllerAddresses:
     """Addresses of the controllers: those of the listener of this name, or the given ones, whatever controllers say.
 
-    ``grantee`` is whom they see.
+    ``grantee`` is the user that they see.
     """
 
     listener: str = ""

@@ -198,7 +198,7 @@ class ConnectedBroker:
         return replace(view, topics=topics, has_elr=not any(degraded.values()))
 
     def _described(self, names: list[str], deadline: Micros) -> Iterator[AnsweredTopic]:
-        """Describe topics, in the order of their names, response by response."""
+        """Describe topics, ordered by name, response by response."""
         cursor: tuple[str, int] | None = None
         of_request = DescribeTopicPartitionsRequest
         while names:

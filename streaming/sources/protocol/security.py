@@ -2,7 +2,8 @@
 
 Supported: security.protocol, sasl.mechanism(s), sasl.username, sasl.password, sasl.oauthbearer.* with OpenID Connect,
 a command that prints a token (:mod:`tokens`), and what :mod:`tls` lists. Properties of librdkafka that change neither
-whom a connection reaches, nor what it believes, nor who it logs in as are ignored; every other one is refused by name.
+which server a connection reaches, nor what it trusts, nor the user that logs in are ignored; every other one is refused
+by name.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _OF_KEYSTORE: Final = (
 )
 _OWN: Final = ("ssl.certificate.", "ssl.key.", "ssl.cipher.")
 # The last authority of a file counts, because a new one stands next to the old one for a time; of our own
-# certificate and of those that sign it the first one.
+# certificate and of the certificates that sign it the first one.
 _LASTING: Final = (
     ("ssl.ca.location", max), ("ssl.ca.pem", max), ("ssl.certificate.location", min), ("ssl.certificate.pem", min),
 )  # fmt: skip

@@ -109,7 +109,7 @@ class Truth:
     Attributes:
         causes: of the ISR and leader changes, each at least once.
         alerts: that would be right.
-        incidents: in the order of their beginning.
+        incidents: ordered by begin.
     """
 
     causes: tuple[str, ...] = ()

@@ -91,7 +91,7 @@ class QuorumMember(NamedTuple):
 
 
 class QuorumDescription(NamedTuple):
-    """Leader, epoch, high watermark; voters in the order of their ids, then observers."""
+    """Leader, epoch, high watermark; voters by id, then observers."""
 
     leader: int
     epoch: int

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RaftLog:
-    """Batches in the order of their offsets.
+    """Batches, ordered by offset.
 
     Departs from Kafka: there are no snapshots; batches are kept until every voter has them, whole processes that are
     down included.
@@ -88,7 +88,7 @@ class RaftLog:
 
 
 class QuorumDisk:
-    """The log and the ``quorum-state`` file: the newest epoch, and whom this voter voted for in it.
+    """The log and the ``quorum-state`` file: the newest epoch, and the candidate that this voter voted for in it.
 
     Both must be on disk before an answer leaves: a voter that forgot its vote in a restart would give a second one in
     the same epoch, and there would be two leaders. Invariant: ``epoch`` ≥ the log's last epoch, never falls; ``voted``

@@ -19,7 +19,7 @@ class Question(NamedTuple):
     """Input of an election.
 
     Attributes:
-        replicas: in the order of preference.
+        replicas: by preference, the preferred leader first.
         isr: as ZooKeeper has it.
         is_live: the broker's session lives.
         is_leaving: it is in controlled shutdown.
@@ -34,7 +34,7 @@ class Question(NamedTuple):
 
     @property
     def live_isr(self) -> tuple[BrokerId, ...]:
-        """Members of the ISR that are alive, in the order of the replicas."""
+        """Members of the ISR that are alive, ordered as the replicas are."""
         return tuple(broker for broker in self.replicas if broker in self.isr and self.is_live(broker))
 
 
