@@ -103,11 +103,14 @@ GROUPS: Final = style.table(
             )
             for signal in (groups.STUCK, groups.LOSING, groups.BEYOND)
         ),
-        TableColumn(
-            title=groups.LAST_COMMIT.name,
-            expression=_of_group(f"time() - max by (cluster, group) ({groups.LAST_COMMIT.now(SELECTED)})"),
-            unit=Unit.DURATION,
-            empty=style.NOT_SO,
+        *(
+            TableColumn(
+                title=signal.name,
+                expression=_of_group(f"time() - max by (cluster, group) ({signal.now(SELECTED)})"),
+                unit=Unit.DURATION,
+                empty=style.NOT_SO,
+            )
+            for signal in (groups.LAST_COMMIT, groups.LAST_LOSS)
         ),
         TableColumn(
             title="Lost records", expression=_of_group(f"sum by (cluster, group) ({_LOST})"), look=alarm(style.RED)
@@ -154,7 +157,7 @@ OWNERS: Final = style.table(
     "Who reads",
     "The members that own partitions of the chosen groups and topics, by client id. A topic that is missing here and "
     "has a lag is not read any more, or by a consumer without membership.",
-    [GROUP, TOPIC, KeyColumn("owner", "Owner", 200)],
+    [GROUP, TOPIC, KeyColumn("owner", "Owner", 150)],
     [
         TableColumn(
             title=groups.OWNED.name,

@@ -32,6 +32,7 @@ STUCK: Final = signal("kafka_replication_group_stuck_partitions", "Stuck")
 BEYOND: Final = signal("kafka_replication_group_beyond_offsets", "Beyond the end")
 READERS: Final = signal("kafka_replication_group_partitions")
 OWNED: Final = signal("kafka_replication_group_owned_partitions", "Partitions")
+LAST_LOSS: Final = signal("kafka_replication_group_last_loss_timestamp_seconds", "Last loss")
 LAST_COMMIT: Final = signal("kafka_replication_group_last_commit_timestamp_seconds", "Last commit")
 
 

@@ -19,7 +19,7 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   up, with its time; it does not shrink when the group moves on, and a drained topic adds nothing. What was lost
 #   before the first sample counts, without a time. A group that is set back to what was deleted loses nothing.
 # - *Reading* is a property of a partition. A member owns it; or, of a consumer without membership (``assign``), its
-#   committed offset was seen to move while no member owned it. In a rebalance no member owns anything, so the last
+#   committed offset was seen to move, and no member owned it for a day. In a rebalance no member owns it, so the last
 #   owner counts for a while; in a stable group a partition without an owner was left.
 # - *Standing still*: the same committed offset, and something below the last stable offset that it has not passed,
 #   since the first such sample. What cannot be read is no reason: an open transaction is beyond the last stable

@@ -6,6 +6,7 @@ Theory: ``group_positions``. All of a row is as of its ``collected_at``. None is
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.topic_roles import TopicRole, role_of
@@ -22,8 +23,8 @@ REBALANCING: Final = 300 * _SECOND
 """So long a partition may have no owner in a rebalance (``max.poll.interval.ms``)."""
 COMMITTING: Final = 3600 * _SECOND
 """So long after its last commit a consumer without membership counts as a reader."""
-_LAST_COMMIT: Final = 60 * _SECOND
-"""A commit so shortly after the last owner was seen was its own, when it closed."""
+_STOPPED: Final = 24 * 3600 * _SECOND
+"""A commit so long after the last owner was seen is its own, when it closed, or of an operator who sets the offsets."""
 _A_MARKER: Final = 1
 _STABLE: Final = "Stable"
 
@@ -50,6 +51,7 @@ class GroupOffsetsRow(NamedTuple):
     topic: str
     partition: int
     group_state: str | None
+    members: int | None
     member: str | None
     committed_offset: int | None
     start_offset: int | None
@@ -88,7 +90,7 @@ def reader_of(row: GroupOffsetsRow) -> PartitionReader:
     commits = since is not None and row.collected_at - since <= COMMITTING
     return (
         PartitionReader.COMMITS
-        if commits and (owned is None or (since or 0) - owned > _LAST_COMMIT)
+        if commits and (owned is None or (since or 0) - owned > _STOPPED)
         else PartitionReader.NONE
     )
 
@@ -99,11 +101,14 @@ def is_read(row: GroupOffsetsRow) -> bool:
 
 
 def _is_owned(row: GroupOffsetsRow) -> bool:
-    """Return whether a member owns the partition, or did before a rebalance; in a stable group it was left."""
+    """Return whether a member owns the partition, or did before a rebalance; in a stable group it was left.
+
+    While the coordinator does not describe the group, its last owner counts as in a rebalance.
+    """
     if row.member is not None:
         return True
     is_recent = row.owned_at is not None and row.collected_at - row.owned_at <= REBALANCING
-    return is_recent and row.group_state != _STABLE
+    return is_recent and (row.members is None or row.group_state != _STABLE)
 
 
 def is_stuck(row: GroupOffsetsRow) -> bool | None:
@@ -143,6 +148,11 @@ def retention_used(row: GroupOffsetsRow) -> float | None:
     start, end = row.log_start_offset, row.high_watermark
     if row.lag is None or not start or end is None or end <= start or not is_read(row):
         return None
-    if start == row.committed_offset or role_of(row.topic) is TopicRole.STREAMS_REPARTITION:
+    if start == row.committed_offset or _role_of(row.topic) is TopicRole.STREAMS_REPARTITION:
         return None
     return min(1.0, row.lag / (end - start))
+
+
+@lru_cache(maxsize=10_000)
+def _role_of(topic: str) -> TopicRole | None:
+    return role_of(topic)

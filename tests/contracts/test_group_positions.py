@@ -35,7 +35,7 @@ class Partition:
         self, end: int = 0, committed: int | None = None, member: str | None = None, topic: str = "orders"
     ) -> None:
         self.topic, self.start, self.end, self.open = topic, 0, end, 0
-        self.committed, self.member, self.state = committed, member, "Stable"
+        self.committed, self.member, self.members, self.state = committed, member, 1, "Stable"
         self.start_offset: int | None = None
         self.at = Micros(1_000 * ROUND)
         self.readings: GroupReadings | None = None
@@ -58,7 +58,8 @@ class Partition:
         before = None if self.readings is None else (self.readings, self.position)
         self.readings, self.position = now, position_after(before, now)
         columns = now._asdict() | self.position._asdict()
-        rest = {"group": "g", "topic": self.topic, "partition": 0, "group_state": self.state, "lag_seconds": None}
+        rest = {"group": "g", "topic": self.topic, "partition": 0, "group_state": self.state, "members": self.members,
+                "lag_seconds": None}  # fmt: skip
         return GroupOffsetsRow.of(rest | columns | {"collected_at": self.at})
 
     def sampled(self, micros: int, each: Any = lambda: None) -> GroupOffsetsRow:
@@ -284,10 +285,19 @@ def test_commits_are_the_reader_where_nobody_is_a_member() -> None:
     assert (reader_of(row), is_stuck(row)) == (PartitionReader.NONE, False)
 
 
-def test_a_stopped_group_that_is_set_back_is_read_by_nobody() -> None:
-    partition = Partition(end=100, committed=50).set(state="Empty")
+@pytest.mark.parametrize("offset", [0, 70])
+def test_a_stopped_group_whose_offsets_are_set_is_not_read(offset: int) -> None:
+    partition = Partition(end=100, committed=40, member="app")
     partition.sample()
-    assert reader_of(partition.set(committed=0).sample()) is PartitionReader.NONE
+    partition.set(committed=50, member=None, members=0, state="Empty").sampled(REBALANCING + ROUND)
+    assert reader_of(partition.set(committed=offset).sample()) is PartitionReader.NONE
+
+
+def test_a_group_that_is_not_described_for_a_moment_has_its_last_owner() -> None:
+    partition = Partition(end=100, committed=40, member="app")
+    partition.sample()
+    assert reader_of(partition.set(member=None, members=None).sample()) is PartitionReader.OWNER
+    assert reader_of(partition.set(members=2).sample()) is PartitionReader.NONE
 
 
 def test_an_owner_that_never_committed_has_no_lag_and_no_loss() -> None:
