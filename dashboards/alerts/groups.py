@@ -60,7 +60,7 @@ def groups(settings: Settings) -> Iterator[Rule]:
     yield _of_group(
         "BeyondEnd",
         _counted(signals.BEYOND, settings),
-        f"Group {_GROUP} stands beyond the end of a partition: it skips records, or is reset. First: were records "
+        f"Group {_GROUP} stands beyond the end of a partition: it skips records or is reset. First: were records "
         "lost, or offsets set?",
         settings,
     )

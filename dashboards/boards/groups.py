@@ -77,10 +77,9 @@ LOST: Final = style.stat(
 )
 GROUPS: Final = style.table(
     "Groups",
-    "Every group that is chosen. Empty: no member. Stuck: partitions that are read, and whose committed offset "
-    "has stood still for 15 minutes below what can be read. Losing: what was deleted there lately is not committed. "
-    "Beyond the end: as after an unclean election, it skips so many records or is reset. Queries of Spark have no "
-    "coordinator.",
+    "Every group that is chosen. Empty: no member. Stuck: partitions that are read, and whose committed offset has "
+    "stood still for 15 minutes below what can be read. Beyond the end, as after an unclean election, it skips so many "
+    "records or is reset. Queries of Spark have no coordinator.",
     [
         GROUP,
         KeyColumn("state", "State", 145, words=_STATES),
@@ -101,7 +100,7 @@ GROUPS: Final = style.table(
                 expression=_of_group(f"sum by (cluster, group) ({signal.now(SELECTED)})"),
                 look=alarm(style.RED),
             )
-            for signal in (groups.STUCK, groups.LOSING, groups.BEYOND)
+            for signal in (groups.STUCK, groups.BEYOND)
         ),
         *(
             TableColumn(
