@@ -129,3 +129,16 @@ def test_a_round_that_comes_again_counts_as_it_came_first_in_one_batch_and_in_tw
     for samples in (first, again):
         in_two.put(columns(samples, ROUND))
     assert concluded(tmp_path / "one") == concluded(tmp_path / "two") == expected([first])
+
+
+@pytest.mark.parametrize("is_one_batch", [True, False])
+def test_rounds_of_one_time_are_two_where_a_clock_was_set_back(tmp_path: Path, *, is_one_batch: bool) -> None:
+    without_one = {broker: USUAL for broker in BROKERS if broker != ONE}
+    begin, ahead, back = columns(ROUNDS[0], 0), columns(without_one, 5 * ROUND), columns(ROUNDS[0], 5 * ROUND)
+    rounds = [begin, ahead, columns(without_one, 3 * ROUND), back]
+    table = StoredNewest(tmp_path, BROKER_SPEED)
+    for each in [pa.concat_tables(rounds)] if is_one_batch else rounds:
+        table.put(each)
+    assert {broker: len(responses) for broker, (*_, responses, _, _) in concluded(tmp_path).items()} == {
+        broker: 1 + (broker != ONE) for broker in BROKERS
+    }

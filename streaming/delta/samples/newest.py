@@ -258,11 +258,7 @@ def with_rounds(current: pa.Table, reported: pa.Table, forgotten_after: int) -> 
     clusters: dict[str, Rows] = {}
     for row in current.to_pylist():
         clusters.setdefault(row["cluster_id"], {})[row["broker"]] = row
-    rounds: dict[tuple[str, str, int], Rows] = {}
-    for row in reported.to_pylist():
-        key = row["cluster_id"], row["source"], row["collected_at"]
-        rounds.setdefault(key, {}).setdefault(row["broker"], row)  # the first, as if they came one by one
-    for (cluster_id, source, at), samples in rounds.items():
+    for (cluster_id, source, at), samples in _rounds(reported.to_pylist()):
         rows = clusters.setdefault(cluster_id, {})
         last = max(rows.values(), key=lambda row: int(row["collected_at"]), default=None)
         if last is None or at > last["collected_at"] + (0 if source == last["source"] else TAKES_OVER_AFTER):
@@ -270,6 +266,24 @@ def with_rounds(current: pa.Table, reported: pa.Table, forgotten_after: int) -> 
             clusters[cluster_id] = remembered | _concluded(remembered, samples, at)
     merged = [row for rows in clusters.values() for row in rows.values()]
     return pa.Table.from_pylist(merged, schema=current.schema)
+
+
+def _rounds(rows: Iterable[Row]) -> Iterator[tuple[tuple[str, str, int], Rows]]:
+    """Yield each round, as cluster, source, time and samples; a broker has one sample in each.
+
+    Two rounds may have one time, because a clock was set back: they are two, as if they had come in two batches.
+    """
+    key: tuple[str, str, int] | None = None
+    samples: Rows = {}
+    for row in rows:
+        of = row["cluster_id"], row["source"], row["collected_at"]
+        if key is not None and (of != key or row["broker"] in samples):
+            yield key, samples
+            samples = {}
+        key = of
+        samples[row["broker"]] = row
+    if key is not None:
+        yield key, samples
 
 
 def _concluded(rows: Rows, samples: Rows, at: Any) -> Rows:  # noqa: ANN401 - microseconds, out of Arrow
