@@ -11,11 +11,12 @@ from exporters.read_model.group_sums import GroupTrouble, summed, troubles
 from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.sample_rows import samples_of
 from exporters.terminal.time_parsing import SECOND
+from streaming.contracts.events import IncidentClass
 from streaming.contracts.group_readers import GroupOffsetsRow
 from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from exporters.read_model.group_sums import TroubledPartitions
     from exporters.terminal.time_parsing import Clock
@@ -50,6 +51,17 @@ def group_rows(folder: Place, topics: tuple[str, ...], clock: Clock) -> Iterator
         offsets = [*map(GroupOffsetsRow.of, rows)]
         newest = _newest([*filter(None, [described.get(key)]), *rows], now)
         yield {**newest, **summed(offsets), "reason": "; ".join(_sentence(each, clock) for each in troubles(offsets))}
+
+
+def groups_beyond(folder: Place, incident: Mapping[str, Any], now: int) -> list[str]:
+    """Return which groups stand beyond the end now where an unclean election lost records."""
+    if incident["incident_class"] != IncidentClass.UNCLEAN_ELECTION:
+        return []
+    return [
+        f"{row['group']} stands {row['beyond']:,} beyond the end of {row['topic']}-{row['partition']}"
+        for row in samples_of(folder, GROUP_OFFSETS, now)
+        if row["beyond"] and row["cluster_id"] == incident["cluster_id"] and row["topic"] in (incident["topics"] or ())
+    ]
 
 
 def _sentence(troubled: TroubledPartitions, clock: Clock) -> str:

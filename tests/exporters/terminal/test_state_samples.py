@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from exporters.read_model.reader import micros_now
-from exporters.terminal.groups import group_rows
+from exporters.terminal.groups import group_rows, groups_beyond
 from exporters.terminal.time_parsing import Clock
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from tests.exporters.conftest import SECOND, Rows, Tables
@@ -266,6 +266,21 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
         "stuck": f"stuck since {at[1_800]} on orders-4 and 1 more, owner app-7",
         "waits": "waits for an open transaction on orders-2, owner app-7",
     }
+
+
+def test_an_unclean_election_names_the_groups_that_stand_beyond_the_end_of_its_topics(
+    tables: Tables, rows: Rows
+) -> None:
+    common = {**rows.owner, "collected_at": rows.start, "source": "samples:collector-1", "topic_id": "t"}
+    offsets = {**common, "group": "g", "partition": 0, "beyond": 50}
+    tables.put(
+        "group_offsets",
+        *({**offsets, "topic": topic} for topic in ("orders", "clicks")),
+        {**offsets, "topic": "orders", "partition": 1, "beyond": 0},
+    )
+    incident = {"incident_class": "unclean_election", "cluster_id": common["cluster_id"], "topics": ["orders"]}
+    assert groups_beyond(tables.directory, incident, rows.start) == ["g stands 50 beyond the end of orders-0"]
+    assert groups_beyond(tables.directory, {**incident, "incident_class": "broker_loss"}, rows.start) == []
 
 
 def test_of_a_topic_only_the_groups_are_shown_that_have_offsets_in_it(grouped: Path) -> None:
