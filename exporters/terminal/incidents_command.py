@@ -118,7 +118,7 @@ def _say_stale(output: RowOutput, observed: dict[str, int], stale_after: float) 
 
 
 class _Related(NamedTuple):
-    """Incidents that account for the harm of one, those that became part of it, and groups that stand beyond the end."""
+    """Incidents that account for the harm of one, those that became part of it, and groups beyond the end."""
 
     others: list[str]
     parts: list[str]
