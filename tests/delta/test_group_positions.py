@@ -72,3 +72,33 @@ def test_the_columns_are_the_rule_in_any_cut_of_the_samples(samples: list[Row], 
     in_order = sorted(samples, key=lambda sample: sample["collected_at"])
     whole = (0, *sorted(cut for cut in cuts if cut < len(samples)), len(samples))
     assert taken([in_order[begin:end] for begin, end in pairwise(whole)]) == expected(in_order)
+
+
+def answered(at: int, coordinator: int, *groups: str, **more: Any) -> pa.Table:
+    """An answer of a coordinator: these groups stand still; of none a row without a key."""
+    common = {"cluster_id": "c", "cluster": "prod", "source": "samples:a", "coordinator": coordinator}
+    sample = {"topic_id": "t", "topic": "orders", "partition": 0, "committed_offset": 5, "log_start_offset": 0,
+              "high_watermark": 9, "last_stable_offset": 9, "member": "app", **more}  # fmt: skip
+    rows = [{**common, **sample, "group": group, "collected_at": at} for group in groups]
+    return pa.Table.from_pylist(rows or [{**common, "collected_at": at}], schema=PLAIN)
+
+
+def test_a_group_that_moves_to_another_coordinator_stands_still_since_it_did() -> None:
+    """The old coordinator leaves it out before the new one has it; meanwhile it is in no table."""
+    newest = Newest(GROUP_OFFSETS, PLAIN.empty_table())
+    for answer in (answered(1, 1, "g", "h"), answered(2, 1, "h"), answered(3, 2)):
+        newest.take(answer)
+    assert [(row["group"], row["collected_at"]) for row in newest.rows.to_pylist()] == [("h", 2)]
+    newest.take(answered(4, 2, "g", "i"))
+    newest.take(answered(5, 2, "g", "i"))
+    rows = {row["group"]: (row["coordinator"], row["standing_since"]) for row in newest.rows.to_pylist()}
+    assert rows == {"g": (2, 1), "h": (1, 1), "i": (2, 4)}
+
+
+def test_a_group_that_is_gone_for_a_minute_starts_over() -> None:
+    newest = Newest(GROUP_OFFSETS, PLAIN.empty_table())
+    late = (GROUP_OFFSETS.forgotten_after + 1) * 1_000_000
+    for answer in (answered(1, 1, "g"), answered(2, 1), answered(late, 1), answered(late + 1, 1, "g")):
+        newest.take(answer)
+    (row,) = newest.rows.to_pylist()
+    assert row["standing_since"] == late + 1

@@ -48,6 +48,7 @@ class Newest:
             for item, memory in zip(schema, self._schema, strict=True)
         ])  # fmt: skip
         self._rows = rows.select(self._schema.names).cast(self._schema)
+        self._left = self._rows.slice(0, 0)  # positions that an answer left out: another coordinator may have them
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -71,7 +72,7 @@ class Newest:
     def forget(self, sources: Iterable[str]) -> None:
         """Drop the rows of sources; the next write leaves them out."""
         is_theirs = pc.is_in(self._rows["source"].cast(pa.string()), pa.array([*sources], pa.string()))
-        self._rows = self._rows.filter(pc.invert(is_theirs))
+        self._rows, self._left = self._rows.filter(pc.invert(is_theirs)), self._rows.slice(0, 0)
 
     def take(self, samples: pa.Table) -> None:
         """Apply samples, with times in microseconds; missing columns are null."""
@@ -87,8 +88,32 @@ class Newest:
         if not reporter:
             return merged(self._rows, reported, self.definition)
         samples = reported.filter(reported[key[-1]].is_valid())
+        if DELETED_TO in self._schema.names:
+            return self._with_positions(samples, reported)
         rows = newest(self._rows, samples, key) if samples.num_rows else self._rows
         return without_gone(rows, reported, reporter)
+
+    def _with_positions(self, samples: pa.Table, reported: pa.Table) -> pa.Table:
+        """Return the newest rows; a group that moves to another coordinator continues with the position that it had."""
+        key, left = self.definition.key, self._left
+        known = pa.concat_tables([self._rows, left]).unify_dictionaries().combine_chunks() if len(left) else self._rows
+        rows = newest(known, samples, key) if len(samples) else known
+        if len(left):
+            is_left = _is_in(rows, left, [*key, "collected_at"])
+            left, rows = rows.filter(is_left), rows.filter(pc.invert(is_left))
+        present = without_gone(rows, reported, self.definition.reporter)
+        if len(present) < len(rows):
+            gone = rows.filter(pc.invert(_is_in(rows, present, key)))
+            left = pa.concat_tables([left, gone]).unify_dictionaries().combine_chunks()
+        self._left = remembered(left, reported, self.definition.forgotten_after * _SECOND) if len(left) else left
+        return present
+
+
+def _is_in(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Array:
+    """Return which rows have the key of another row."""
+    both = pa.concat_tables([rows.select(key), others.select(key)]).unify_dictionaries()
+    numbers = key_numbers(both, key)
+    return pc.is_in(numbers[: len(rows)], value_set=numbers[len(rows) :])
 
 
 def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:
