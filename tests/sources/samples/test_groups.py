@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streaming.contracts.group_positions import GroupPosition, GroupReadings, position_after
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.sample_blocks import BrokerGroupsObserved
-from streaming.contracts.samples import GroupOffsetsObserved
+from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved
 from streaming.errors import ConnectionRefused
 from streaming.name_patterns import NamePatterns
 from streaming.sources.permissions import DESCRIBE_GROUPS, PermissionDenied
@@ -339,6 +339,27 @@ def test_a_group_without_a_name_as_old_clients_commit_to_is_left_out() -> None:
     answer = answered(asked, {"": {"orders": {0: 3}}, "g ü": {"orders": {0: 4}}})
     groups, offsets = shown(asked, BrokerAnswer("groups", ONE, Micros(1), answer))
     assert (groups.arrays["group"], offsets.arrays["group"]) == (("g ü",), ("g ü",))
+
+
+def test_a_group_whose_commits_are_not_said_has_no_position_instead_of_one_without_a_commit() -> None:
+    """Its coordinator is loading, or has just lost it; and before Kafka 4.2 no broker has offsets of share groups."""
+    asked = ready()
+    owners = {"orders": {0: "app"}}
+    listed = {
+        "read": DescribedGroup("classic", "Stable", 1, "range", owners),
+        "loading": DescribedGroup("classic", "Stable", 1, "range", owners),
+        "shared": DescribedGroup("share", "Stable", 1, "simple", owners),
+    }
+    values = (GroupValues(0, "read", {}), GroupValues(14, "loading", {}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "list_groups", lambda _: listed)
+        patch.setattr(module, "describe_groups", lambda _, groups: (groups, ()))
+        patch.setattr(module, "committed_offsets", lambda *_: values)
+        patch.setattr(module, "share_offsets", lambda *_: ())
+        answer = next(work for kind, _, work in asked.questions if kind == "groups")(Versions(9))
+    observed = [*singly(shown(asked, BrokerAnswer("groups", ONE, Micros(1), answer)))]
+    assert {one.group for one in observed if isinstance(one, GroupObserved)} == listed.keys()
+    assert [one.group for one in observed if isinstance(one, GroupOffsetsObserved)] == ["read"]
 
 
 def test_brokers_before_the_request_of_many_groups_are_not_asked() -> None:

@@ -41,6 +41,7 @@ class CoordinatorAnswer:
         lags: of share groups, by name of the group.
         starts: of share groups, the offsets before which everything is done, by name of the group.
         denied: groups that may not be described.
+        unread: groups of which it did not say what they have committed: whether anything, is unknown.
         topic_ids: when it was asked.
         positions: of the partitions, by field of a sample, topic and partition.
         positions_asked_at: when the first leader was asked for them, by the monotonic clock; None without any.
@@ -54,6 +55,7 @@ class CoordinatorAnswer:
     lags: Mapping[str, ByTopic] = field(default_factory=dict)
     starts: Mapping[str, ByTopic] = field(default_factory=dict)
     denied: tuple[str, ...] = ()
+    unread: frozenset[str] = frozenset()
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     positions: Mapping[str, ByTopic] = field(default_factory=dict)
     positions_asked_at: Micros | None = None
@@ -135,7 +137,7 @@ def group_offset_blocks(
         topic_ids: by topic; what is of another topic is left out.
         envelope: the fields that all observations share.
     """
-    pieces = [piece for name in answer.groups for piece in _pieces(name, answer, topic_ids)]
+    pieces = [piece for name in answer.groups.keys() - answer.unread for piece in _pieces(name, answer, topic_ids)]
     for packed in _packed(sorted(pieces, key=itemgetter(0))):
         yield _block(broker, packed, answer, envelope)
 

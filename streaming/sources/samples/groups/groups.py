@@ -134,6 +134,9 @@ def _answer(
             *(one.group for one in committed if one.error == GROUP_AUTHORIZATION_FAILED),
             *(one.group for one in shared if one.error == GROUP_AUTHORIZATION_FAILED),
         ),
+        unread=frozenset(groups)
+        - {one.group for one in committed if not one.error}
+        - {one.group for one in shared if not one.error},
         topic_ids=topic_ids,
         positions=positions,
         positions_asked_at=asked_at,
