@@ -96,8 +96,8 @@ class Newest:
     def _with_positions(self, samples: pa.Table, reported: pa.Table) -> pa.Table:
         """Return the newest rows; a group that moves to another coordinator continues with the position that it had."""
         key, left = self.definition.key, self._left
-        known = pa.concat_tables([self._rows, left]).unify_dictionaries().combine_chunks() if len(left) else self._rows
-        rows = newest(known, samples, key) if len(samples) else known
+        before = pa.concat_tables([self._rows, left]).unify_dictionaries().combine_chunks() if len(left) else self._rows
+        rows = newest(before, samples, key) if len(samples) else before
         if len(left):
             is_left = _is_in(rows, left, [*key, "collected_at"])
             left, rows = rows.filter(is_left), rows.filter(pc.invert(is_left))
