@@ -56,7 +56,7 @@ _MOMENT = st.integers(0, END_OF_TIME - 1)
 _OFFSET = st.integers(0, 2**63 - 1)
 _NAMED: Mapping[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset"), _OFFSET),
-    **dict.fromkeys(("leader_log_end_offset", "size_bytes", "committed_offset", "lag"), _OFFSET),
+    **dict.fromkeys(("leader_log_end_offset", "size_bytes", "committed_offset", "start_offset", "lag"), _OFFSET),
     **dict.fromkeys(("group", "cluster_id", "source", "lease", "topic_id"), _NAME),
     "lag_seconds": st.floats(0, 1e9),
     "lease_until": st.integers(0, LONGEST_LEASE),

@@ -1,6 +1,6 @@
-"""Opt-in: groups that stand still, fall behind, or lose records that were deleted before they read them.
+"""Opt-in: groups that stand still, fall behind, stand beyond the end, or lose what was deleted before they read it.
 
-A group is about an application. Its readers decide: one without members may have been left behind.
+What is wrong, and who reads, is judged in each partition: see ``streaming.contracts.group_readers``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from dashboards.alerts.rule import Rule, rule, scope, threshold
 from dashboards.signals import groups as signals
+from streaming.contracts.group_readers import PartitionReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,11 +22,12 @@ _COMMAND: Final = "isrwatch state --groups --cluster {{ $labels.cluster }}"
 _ABOUT: Final = {"cluster": "cluster", "group": "group"}
 _WINDOW_MINUTES: Final = 15
 _GROWTH_SECONDS: Final = 60
+_AGAIN: Final = "5m"
+"""Brokers delete so often: one that loses more with each time is one alert."""
 
 
 def groups(settings: Settings) -> Iterator[Rule]:
     """Yield the rules of consumer groups."""
-    read = f"({signals.MEMBERS.now()} > 0 or {signals.PROGRESS_AGE.now()} >= 0)"
     lag = f"max by (cluster, group) ({_by_topic(signals.LAG_SECONDS, settings)})"
     least = threshold("IsrwatchGroupLagGrows", settings)
     yield _of_group(
@@ -36,7 +38,7 @@ def groups(settings: Settings) -> Iterator[Rule]:
     )
     yield _of_group(
         "Stuck",
-        f"{_grown(settings)} >= {_ALL_THE_TIME}\nand on (cluster, group) {read}",
+        _counted(signals.STUCK, settings),
         f"Group {_GROUP} commits nothing of a partition with records. First: read the log of its application",
         settings,
     )
@@ -50,9 +52,16 @@ def groups(settings: Settings) -> Iterator[Rule]:
     )
     yield _of_group(
         "LosesRecords",
-        f"max by (cluster, group) ({signals.LOST.series(scope(settings))}) > 0",
-        "Records of {{ $labels.cluster }} are deleted before group {{ $labels.group }} reads them. First: "
-        "raise the retention, or delete a group that was left behind",
+        _counted(signals.LOSING, settings, _AGAIN),
+        "Records of {{ $labels.cluster }} were deleted before group {{ $labels.group }} committed them. First: "
+        "raise the retention, or find out why it is slow",
+        settings,
+    )
+    yield _of_group(
+        "BeyondEnd",
+        _counted(signals.BEYOND, settings),
+        f"Group {_GROUP} stands beyond the end of a partition: it skips records or is reset. First: were records "
+        "lost, or offsets set?",
         settings,
     )
 
@@ -69,7 +78,14 @@ def _by_topic(signal: Signal, settings: Settings, at: str = "") -> str:
     return f"max by (cluster, group, topic) ({signal.series(scope(settings))}{at})"
 
 
+def _counted(signal: Signal, settings: Settings, window: str = "") -> str:
+    """Select the groups with more than none of something, within a window."""
+    series = signal.series(scope(settings))
+    return f"max by (cluster, group) ({f'max_over_time({series}[{window}])' if window else series}) > 0"
+
+
 def _grown(settings: Settings) -> str:
-    """Return by how many seconds the lag of a group has grown in the topic where it grew most."""
+    """Return by how many seconds the lag of a group has grown in that topic, of those it reads, where it grew most."""
     now, before = (_by_topic(signals.LAG_SECONDS, settings, at) for at in ("", f" offset {_WINDOW_MINUTES}m"))
-    return f"max by (cluster, group) ({now} - {before})"
+    read = signals.READERS.series(scope(settings), f'reader!~"{PartitionReader.NONE}|{PartitionReader.NEVER}"')
+    return f"max by (cluster, group) ({now} - {before} and on (cluster, group, topic) {read} > 0)"

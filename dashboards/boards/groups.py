@@ -70,16 +70,16 @@ MOST_LAG: Final = style.stat(
 )
 LOST: Final = style.stat(
     "Records lost by groups",
-    "Records that retention deleted before a group read them, as of the committed offsets. They are gone for that "
-    "group: find out since when it stands still, and lengthen retention.",
+    "Offsets that retention deleted before a group committed them, added up since each group is watched. They are gone "
+    "for that group: find out when and why it stood still, and lengthen retention.",
     f"sum({_LOST})",
-    style.alarm_above_zero(style.RED),
+    style.alarm_above_zero(style.YELLOW),
 )
 GROUPS: Final = style.table(
     "Groups",
-    "Every group that is chosen. Empty: no member, so nothing reads. Members without progress: a stuck consumer, or a "
-    "rebalance that does not end. Lost records were deleted before they were read. Queries of Spark have no "
-    "coordinator.",
+    "Every group that is chosen. Empty: no member. Stuck: partitions that are read, and whose committed offset has "
+    "stood still for 15 minutes below what can be read. Beyond the end, as after an unclean election, it skips so many "
+    "records or is reset. Queries of Spark have no coordinator.",
     [
         GROUP,
         KeyColumn("state", "State", 145, words=_STATES),
@@ -93,6 +93,23 @@ GROUPS: Final = style.table(
             expression=_of_group(f"max by (cluster, group) ({groups.LAG_SECONDS.now(SELECTED)})"),
             unit=Unit.DURATION,
             look=colored(style.TEXT, (60, style.YELLOW), (600, style.ORANGE)),
+        ),
+        *(
+            TableColumn(
+                title=signal.name,
+                expression=_of_group(f"sum by (cluster, group) ({signal.now(SELECTED)})"),
+                look=alarm(style.RED),
+            )
+            for signal in (groups.STUCK, groups.BEYOND)
+        ),
+        *(
+            TableColumn(
+                title=signal.name,
+                expression=_of_group(f"time() - max by (cluster, group) ({signal.now(SELECTED)})"),
+                unit=Unit.DURATION,
+                empty=style.NOT_SO,
+            )
+            for signal in (groups.LAST_COMMIT, groups.LAST_LOSS)
         ),
         TableColumn(
             title="Lost records", expression=_of_group(f"sum by (cluster, group) ({_LOST})"), look=alarm(style.RED)
@@ -135,6 +152,23 @@ PARTITIONS: Final = style.table(
     "Records behind",
     nothing="no group is behind",
 )
+OWNERS: Final = style.table(
+    "Who reads",
+    "The members that own partitions of the chosen groups and topics, by client id. A topic that is missing here and "
+    "has a lag is not read any more, or by a consumer without membership.",
+    [GROUP, TOPIC, KeyColumn("owner", "Owner", 150)],
+    [
+        TableColumn(
+            title=groups.OWNED.name,
+            expression=or_nothing(
+                top(_PARTITIONS, groups.OWNED.now(SELECTED)), "group", "", groups.OWNED.now(SELECTED),
+                also=["topic", "owner"],
+            ),
+        )
+    ],
+    groups.OWNED.name,
+    nothing="no partition is owned",
+)  # fmt: skip
 HANGING_LIST: Final = style.table(
     "Transactions to abort",
     "What kafka-transactions abort needs of each. read_committed consumers stop at its first record until it is "
@@ -162,7 +196,8 @@ HANGING_LIST: Final = style.table(
 ROWS: Final = (
     PanelRow("Which groups are behind?", (line(4, MOST_LAG, LOST, LATE, HANGING, OPEN), (7, ((GROUPS, 24),)))),
     PanelRow(
-        "Since when, and where?", ((8, ((LAG, 12), (LAG_SECONDS, 12))), (9, ((PARTITIONS, 12), (HANGING_LIST, 12))))
+        "Since when, and where?",
+        ((8, ((LAG, 12), (LAG_SECONDS, 12))), (9, ((PARTITIONS, 12), (OWNERS, 12))), (9, ((HANGING_LIST, 24),))),
     ),
 )
 

@@ -12,20 +12,28 @@ PROGRESS_AGE: Final = signal("kafka_replication_group_progress_age_seconds", "La
 LAG: Final = signal(
     "kafka_replication_group_lag_records",
     meaning=(
-        "Records that each group has yet to read. A steady rise: its consumers are too slow, or gone. A step: one "
-        "partition stands still, or many records were produced at once."
+        "Offsets that each group has not passed; fewer are records where there are transactions or compaction. A "
+        "steady rise: its consumers are too slow, or gone. A step: one partition stands still, or many records were "
+        "produced at once."
     ),
 )
 LAG_SECONDS: Final = signal(
     "kafka_replication_group_lag_at_least_seconds",
     "Lag in time",
     (
-        "For how long, at least, each group could have read the oldest record that it has yet to read. Compare it with "
+        "For how long, at least, each group could have read the oldest offset that it has not passed. Compare it with "
         "the retention of the topic: beyond that, records are lost."
     ),
 )
 RETENTION_USED: Final = signal("kafka_replication_group_retention_used_ratio")
 LOST: Final = signal("kafka_replication_group_lost_records")
+LOSING: Final = signal("kafka_replication_group_losing_partitions", "Losing")
+STUCK: Final = signal("kafka_replication_group_stuck_partitions", "Stuck")
+BEYOND: Final = signal("kafka_replication_group_beyond_offsets", "Beyond")
+READERS: Final = signal("kafka_replication_group_partitions")
+OWNED: Final = signal("kafka_replication_group_owned_partitions", "Partitions")
+LAST_LOSS: Final = signal("kafka_replication_group_last_loss_timestamp_seconds", "Last loss")
+LAST_COMMIT: Final = signal("kafka_replication_group_last_commit_timestamp_seconds", "Last commit")
 
 
 # Open, late and hanging transactions.

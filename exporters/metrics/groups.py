@@ -1,19 +1,27 @@
-"""The metrics of groups: state, members, lag, and records that were deleted before a group read them."""
+"""The metrics of groups: state, members, lag, who reads what, and where a group is stuck, beyond the end or losing."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, Number, SampledMetric
-from exporters.read_model.cluster_samples import GroupOffsetsRow
 from exporters.read_model.snapshot import SECOND
+from streaming.contracts.group_readers import (
+    PartitionReader,
+    has_offset,
+    is_losing,
+    is_stuck,
+    reader_of,
+    retention_used,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from exporters.metrics.metric import DatedSample
     from exporters.read_model.snapshot import ClusterSnapshot
+    from streaming.contracts.group_readers import GroupOffsetsRow
 
 _PREFIX: Final = f"{OWN_PREFIX}group_"
 LABELS: Final = ("cluster", "group")
@@ -46,13 +54,13 @@ def per_topic(
 ) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
     """Sum up the values by group and topic, or what else is asked for; without the value of one partition nothing.
 
-    Only partitions with a commit count, and with ``of_known`` only those whose value is known.
+    Only partitions with an offset of the group count, and with ``of_known`` only those whose value is known.
     """
 
     def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
         values: dict[tuple[str, str], list[tuple[Number | None, int]]] = defaultdict(list)
         for row in cluster.samples.group_offsets or ():
-            if row.committed_offset is not None:
+            if has_offset(row):
                 values[row.group, row.topic].append((value(row), row.collected_at))
         for key, dated_values in values.items():
             numbers = [each for each, _ in dated_values if each is not None]
@@ -82,6 +90,60 @@ def _progress_ages(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
             yield (cluster.name, row.group), age, row.collected_at
 
 
+OWNERS: Final = 10
+"""So many client ids of a group and topic have series of their own, those that own most; the others share one."""
+
+
+def _readers(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+    """Count the partitions of a topic by who reads them for a group."""
+    partitions = {topic.topic: len(topic.partitions) for topic in cluster.topics.values()}
+    counts: dict[tuple[str, str], Counter[PartitionReader]] = defaultdict(Counter)
+    oldest: dict[tuple[str, str], int] = {}
+    for row in cluster.samples.group_offsets or ():
+        key = row.group, row.topic
+        counts[key][reader_of(row)] += 1
+        oldest[key] = min(row.collected_at, oldest.get(key, row.collected_at))
+    for key, count in counts.items():
+        count[PartitionReader.NEVER] = max(0, partitions.get(key[1], 0) - count.total())
+        for reader in filter(count.get, PartitionReader):
+            yield (cluster.name, *key, reader), count[reader], oldest[key]
+
+
+def _owners(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+    """Count the partitions of a topic by the client id of their owner in a group."""
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    oldest: dict[tuple[str, str], int] = {}
+    for row in cluster.samples.group_offsets or ():
+        if row.member is not None:
+            key = row.group, row.topic
+            counts[key][row.member] += 1
+            oldest[key] = min(row.collected_at, oldest.get(key, row.collected_at))
+    for key, count in counts.items():
+        in_order = sorted(count.items(), key=lambda each: (-each[1], each[0]))
+        owners = Counter(dict(in_order[:OWNERS]))
+        owners[""] += sum(number for _, number in in_order[OWNERS:])
+        for owner in filter(owners.get, owners):
+            yield (cluster.name, *key, owner), owners[owner], oldest[key]
+
+
+def _seconds(at: int | None) -> float | None:
+    return None if at is None else at / SECOND
+
+
+def _of_topic(
+    name: str, text: str, source: str, samples: Callable[[ClusterSnapshot], Iterator[DatedSample]], unit: str = ""
+) -> SampledMetric:
+    """Return a metric with a series for each group and topic."""
+    return SampledMetric(
+        name=f"{_PREFIX}{name}",
+        labels=(*LABELS, "topic"),
+        help=text,
+        unit=unit,
+        source=", ".join(f"group_offsets.{column}" for column in source.split()),
+        samples=_of_cluster(samples),
+    )
+
+
 GROUP_METRICS: Final = (
     SampledMetric(
         name=f"{_PREFIX}info",
@@ -108,43 +170,96 @@ GROUP_METRICS: Final = (
     SampledMetric(
         name=f"{_PREFIX}lag_records",
         labels=(*LABELS, "topic", "partition"),
-        help="Records up to the high watermark that a group has yet to read, never negative; absent while unknown.",
+        help="Offsets up to the high watermark that a group has not passed, never negative; absent while unknown. "
+        "Where there are transactions or compaction fewer of them are records. Deleted ones do not count: "
+        "kafka-consumer-groups counts them, and is negative beyond the end.",
         unit="records",
         source="group_offsets.lag",
         samples=_of_cluster(per_partition(lambda row: row.lag)),
     ),
-    SampledMetric(
-        name=f"{_PREFIX}lag_seconds",
-        labels=(*LABELS, "topic"),
-        help="For how long a group could have read the oldest record of a topic that it has yet to read; "
-        "absent while that is unknown of one of the partitions, as after an outage.",
-        unit="seconds",
-        source="group_offsets.lag_seconds",
-        samples=_of_cluster(per_topic(lambda row: row.lag_seconds, max)),
+    _of_topic(
+        "lag_seconds",
+        "For how long a group could have read the oldest offset of a topic that it has not passed; absent while that "
+        "is unknown of one of the partitions, as after an outage.",
+        "lag_seconds",
+        per_topic(lambda row: row.lag_seconds, max),
+        "seconds",
+    ),
+    _of_topic(
+        "lag_at_least_seconds",
+        "The same of those partitions of which it is known: the lag of the topic is at least that.",
+        "lag_seconds",
+        per_topic(lambda row: row.lag_seconds, max, of_known=True),
+        "seconds",
+    ),
+    _of_topic(
+        "beyond_offsets",
+        "Offsets by which a group stands beyond the end of the partitions of a topic, as after an unclean election: it "
+        "skips as many records, or is reset. 0 where it does not.",
+        "beyond",
+        per_topic(lambda row: row.beyond, of_known=True),
+    ),
+    _of_topic(
+        "lost_records",
+        "Offsets of a topic that were deleted before a group committed them, added up since it is watched; those of "
+        "before included. It rises once for each loss.",
+        "records_lost",
+        per_topic(lambda row: row.records_lost),
+        "records",
+    ),
+    _of_topic(
+        "last_loss_timestamp_seconds",
+        "When the last of them was lost; absent where none was since the group is watched.",
+        "lost_at",
+        per_topic(lambda row: _seconds(row.lost_at), max, of_known=True),
+        "seconds",
+    ),
+    _of_topic(
+        "losing_partitions",
+        "Partitions of a topic that are read, of which records were deleted in the last minutes that the group has not "
+        "committed yet.",
+        "lost_at committed_offset log_start_offset",
+        per_topic(is_losing, of_known=True),
+    ),
+    _of_topic(
+        "stuck_partitions",
+        "Partitions of a topic that are read, and whose committed offset has stood still for 15 minutes below what can "
+        "be read.",
+        "standing_since stable_lag owned_at",
+        per_topic(is_stuck, of_known=True),
+    ),
+    _of_topic(
+        "last_commit_timestamp_seconds",
+        "When a committed offset of a group in a topic was last seen to move forward; absent where none was yet.",
+        "committed_at",
+        per_topic(lambda row: _seconds(row.committed_at), max, of_known=True),
+        "seconds",
+    ),
+    _of_topic(
+        "retention_used_ratio",
+        "Share of what is kept of a partition that its reader has yet to read, of the worst one of a topic: at 1 "
+        "records are deleted before it reads them. Only of partitions that are read, of which records were deleted, "
+        "and not because they were committed, as in repartition topics.",
+        "lag high_watermark log_start_offset",
+        per_topic(retention_used, max, of_known=True),
+        "ratio",
     ),
     SampledMetric(
-        name=f"{_PREFIX}lag_at_least_seconds",
-        labels=(*LABELS, "topic"),
-        help="The same of those partitions of which it is known: the lag of the topic is at least that.",
-        unit="seconds",
-        source="group_offsets.lag_seconds",
-        samples=_of_cluster(per_topic(lambda row: row.lag_seconds, max, of_known=True)),
+        name=f"{_PREFIX}partitions",
+        labels=(*LABELS, "topic", "reader"),
+        help="Partitions of a topic by who reads them for a group: owner, a member; commits, a consumer without "
+        "membership, whose commits move; uncommitted, a member that has never committed; none, something was "
+        "committed; never, nothing was.",
+        source="group_offsets.owned_at, group_offsets.committed_at, group_offsets.member",
+        samples=_readers,
+        is_of_topics=True,
     ),
     SampledMetric(
-        name=f"{_PREFIX}lost_records",
-        labels=(*LABELS, "topic"),
-        help="Records of a topic that were deleted before a group read them, as of its committed offsets.",
-        unit="records",
-        source="group_offsets.records_lost",
-        samples=_of_cluster(per_topic(lambda row: row.records_lost)),
-    ),
-    SampledMetric(
-        name=f"{_PREFIX}retention_used_ratio",
-        labels=(*LABELS, "topic"),
-        help="Share of the records kept of a partition that a group has yet to read, of the worst one of a topic: at 1 "
-        "records are deleted before it reads them. Only of partitions of which records were deleted.",
-        unit="ratio",
-        source="group_offsets.lag, group_offsets.high_watermark, group_offsets.log_start_offset",
-        samples=_of_cluster(per_topic(GroupOffsetsRow.retention_used, max, of_known=True)),
+        name=f"{_PREFIX}owned_partitions",
+        labels=(*LABELS, "topic", "owner"),
+        help=f"Partitions of a topic by the client id of the member that owns them; beyond {OWNERS} of them the rest "
+        "has an empty one.",
+        source="group_offsets.member",
+        samples=_owners,
     ),
 )

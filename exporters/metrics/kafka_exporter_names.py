@@ -161,22 +161,24 @@ DROP_INS_OF_GROUPS: Final = (
     SampledMetric(
         name="kafka_consumergroup_lag",
         labels=(*GROUP_LABELS, "partition"),
-        help="Lag of a group in a partition, in records, never negative; absent while unknown.",
+        help="Offsets up to the high watermark that a group has not passed; absent while unknown. kafka_exporter and "
+        "kafka-consumer-groups subtract the committed offset from the end: they count what was deleted, too, and are "
+        "negative where a group stands beyond the end.",
         source="group_offsets.lag",
         samples=per_partition(lambda row: row.lag),
     ),
     SampledMetric(
         name="kafka_consumergroup_lag_sum",
         labels=GROUP_LABELS,
-        help="Sum of the lag of a group in a topic, in records; absent while it is unknown of a partition.",
+        help="Sum of the lag of a group in a topic, in offsets; absent while it is unknown of a partition.",
         source="group_offsets.lag",
         samples=per_topic(lambda row: row.lag),
     ),
     SampledMetric(
         name="kafka_consumer_lag_millis",
         labels=(*GROUP_LABELS, "partition"),
-        help="For how many milliseconds a group could have read the oldest record of a partition that it has yet to "
-        "read, as the exporter built into Grafana Alloy names it; absent while unknown.",
+        help="For how many milliseconds a group could have read the oldest offset of a partition that it has not "
+        "passed, as the exporter built into Grafana Alloy names it; absent while unknown.",
         source="group_offsets.lag_seconds",
         samples=per_partition(lambda row: None if row.lag_seconds is None else round(row.lag_seconds * 1000)),
     ),

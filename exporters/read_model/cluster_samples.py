@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from streaming.contracts.group_readers import GroupOffsetsRow
     from streaming.contracts.state import PartitionState
 
 _SECOND: Final = 1_000_000
@@ -69,31 +70,6 @@ class GroupRow(NamedTuple):
     last_progress_at: int | None
     coordinator: int
     collected_at: int
-
-
-class GroupOffsetsRow(NamedTuple):
-    """Row of ``group_offsets``."""
-
-    group: str
-    topic: str
-    partition: int
-    committed_offset: int | None
-    log_start_offset: int | None
-    high_watermark: int | None
-    lag: int | None
-    lag_seconds: float | None
-    records_lost: int | None
-    collected_at: int
-
-    def retention_used(self) -> float | None:
-        """Return which share of the records that are kept it has yet to read, 0 to 1.
-
-        None while nothing of the partition was deleted yet, or something is unknown.
-        """
-        if self.lag is None or not self.log_start_offset or self.high_watermark is None:
-            return None
-        kept = self.high_watermark - self.log_start_offset
-        return min(1.0, self.lag / kept) if kept > 0 else None
 
 
 class LogDirectoryRow(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streaming.contracts.durability import (
     FeatureLevels,
@@ -14,7 +14,7 @@ from streaming.contracts.durability import (
 from streaming.contracts.health import REASSIGNING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from exporters.read_model.cluster_samples import BrokerFeatureRow, BrokerSettingsRow, TopicSettingsRow
     from exporters.read_model.snapshot import ClusterSnapshot
@@ -41,27 +41,3 @@ def feature_levels(rows: Sequence[BrokerFeatureRow]) -> dict[str, FeatureLevels]
         supported = features[row.feature].supported if row.feature in features else dict.fromkeys(brokers, 0)
         features[row.feature] = FeatureLevels(row.finalized_level, {**supported, row.broker: row.supported_level})
     return features
-
-
-# Sums over the partitions of a group; what is unknown of one of them is unknown of the group.
-#
-# In seconds the lag of a group is the largest one of its partitions; while that of one is unknown, it is at least the
-# largest of the others.
-
-
-def summed(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up rows of ``group_offsets`` of one group."""
-    with_lag = [row for row in rows if row["lag"] is not None]
-    worst = max(with_lag, key=lambda row: row["lag"], default=None)
-    seconds = [row["lag_seconds"] for row in rows]
-    at_least = max((each for each in seconds if each is not None), default=None)
-    return {
-        "partitions": len(rows),
-        "lag": sum(row["lag"] for row in with_lag) if rows and len(with_lag) == len(rows) else None,
-        "lag_seconds": None if None in seconds else at_least,
-        "lag_seconds_at_least": at_least,
-        "partitions_of_unknown_lag": len(rows) - len(with_lag),
-        "records_lost": sum(row["records_lost"] or 0 for row in rows) if rows else None,
-        "worst_partition": None if worst is None else f"{worst['topic']}-{worst['partition']}",
-        "worst_lag": None if worst is None else worst["lag"],
-    }

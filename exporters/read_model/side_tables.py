@@ -32,6 +32,7 @@ from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes
 from exporters.read_model.spells import keep_conditions, keep_sampled_conditions, put_conditions, put_sampled_conditions
 from streaming.contracts import sample_tables
 from streaming.contracts.conditions import Spell
+from streaming.contracts.group_readers import GroupOffsetsRow
 from streaming.contracts.sampled_conditions import SampledSpell
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
@@ -175,7 +176,7 @@ SIDE_CONTENTS: Final = (
         sample_tables.REPLICA_OFFSETS, lambda _, rows: read_offsets(rows), drop_offsets, quoted(OFFSETS_COLUMNS)
     ),
     _samples(sample_tables.GROUPS, sampled.GroupRow),
-    _samples(sample_tables.GROUP_OFFSETS, sampled.GroupOffsetsRow),
+    _samples(sample_tables.GROUP_OFFSETS, GroupOffsetsRow),
     _samples(sample_tables.LOG_DIRECTORIES, sampled.LogDirectoryRow),
     _samples(sample_tables.QUORUM_MEMBERS, sampled.QuorumMemberRow),
     _samples(sample_tables.TRANSACTIONS, sampled.TransactionRow),

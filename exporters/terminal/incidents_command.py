@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -12,6 +12,7 @@ from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_ids import shown_id
 from exporters.terminal.event_view import event_fields, event_style
 from exporters.terminal.events import COLUMNS
+from exporters.terminal.groups import groups_beyond
 from exporters.terminal.incidents import (
     all_events,
     closed,
@@ -81,7 +82,11 @@ def incidents(  # noqa: PLR0913 - one parameter per option
         if incident is not None:
             selected = one_of(rows, incident, names)
             events = evidence(folder, selected, unreadable)
-            _explain(output, selected, events, explained_by(selected, rows), merged_into(selected, rows))
+            groups = list[str]()
+            with unreadable.collected():
+                groups = groups_beyond(folder, selected, output.clock.now)
+            related = _Related(explained_by(selected, rows), merged_into(selected, rows), groups)
+            _explain(output, selected, events, related)
             unreadable.raise_if_any()
             return
         of_cluster = partial(is_of, patterns_of(*(cluster or ())), names)
@@ -111,9 +116,15 @@ def _say_stale(output: RowOutput, observed: dict[str, int], stale_after: float) 
             output.say(sentence, style="bold red")
 
 
-def _explain(
-    output: RowOutput, incident: Row, events: list[dict[str, Any]], others: list[str], parts: list[str]
-) -> None:
+class _Related(NamedTuple):
+    """Incidents that account for the harm of one, those that became part of it, and groups beyond the end."""
+
+    others: list[str]
+    parts: list[str]
+    groups: list[str]
+
+
+def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]], related: _Related) -> None:
     """Print one incident with its evidence; as JSON one object."""
     clock = output.clock
     if output.format is RowFormat.JSON:
@@ -122,22 +133,23 @@ def _explain(
         output.console.document([json_text({**values, "evidence": event_values})])
         return
     if output.is_for_people:
-        for line in _summary_lines(incident, clock, len(events), others, parts):
+        for line in _summary_lines(incident, clock, len(events), related):
             print_wrapped(output.console, line)
     output.print(events, event_fields(events, clock, output.format), COLUMNS, event_style)
 
 
-def _summary_lines(incident: Row, clock: Clock, shown: int, others: list[str], parts: list[str]) -> list[str]:
+def _summary_lines(incident: Row, clock: Clock, shown: int, related: _Related) -> list[str]:
     peaks = {name: incident[f"{name}_peak"] for name in ("under_replicated", "under_min_isr", "offline")}
     causes = (f"{each['cause']} {each['changes']:,}" for each in incident["causes"] or ())
     lines = {
         "incident": shown_id(incident),
-        "includes": ", ".join(parts) or None,
+        "includes": ", ".join(related.parts) or None,
         "class": incident["incident_class"],
         "severity": incident["severity"],
         "summary": incident["summary"],
         "meaning": incident["consequence"],
-        "harm by": ", ".join(others) or None,
+        "groups": "; ".join(related.groups) or None,
+        "harm by": ", ".join(related.others) or None,
         "do first": incident["next_step"],
         "opened": clock.iso(incident["opened_at"]),
         "closed": closed(incident, clock),

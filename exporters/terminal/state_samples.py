@@ -54,7 +54,7 @@ def show_groups(output: RowOutput, selection: StateSelection) -> None:
     numbers = (
         *columns_as_fields(("members", PARTITIONS)),
         Field("lag", _lag, is_number=True, wraps=WORDS),
-        *columns_as_fields(("records_lost",)),
+        Field("lost", text("records_lost"), is_number=True),
     )
     who = (
         Field("group", lambda row: row["group"] or _EMPTY),
@@ -62,12 +62,21 @@ def show_groups(output: RowOutput, selection: StateSelection) -> None:
         Field("state", _group_state, wraps=WORDS),
     )
     behind = Field("behind", _behind, is_number=True)
+
+    def last_commit(row: Mapping[str, Any]) -> str:
+        return UNKNOWN if row["committed_at"] is None else output.clock.short(row["committed_at"])
+
     _show(
         output,
         selection,
-        lambda: group_rows(selection.folder, selection.topics, output.clock.now),
-        (*who, *numbers, behind, *_AGE, Field("worst", text("worst_partition"), below=1)),
-        lambda row: "yellow" if row["records_lost"] else "",
+        lambda: group_rows(selection.folder, selection.topics, output.clock),
+        (
+            *(*who, *numbers, behind, *_AGE),
+            Field("last commit", last_commit, below=4),
+            Field("worst", text("worst_partition"), below=1),
+            Field("what", text("reason"), wraps=SENTENCE, below=5),
+        ),
+        lambda row: "yellow" if row["losing_partitions"] or row["stuck_partitions"] or row["beyond"] else "",
         "no samples of groups",
     )
 

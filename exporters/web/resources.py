@@ -7,17 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, document_of, health_of
-from exporters.read_model.cluster_samples import GroupOffsetsRow, GroupRow
+from exporters.read_model.cluster_samples import GroupRow
 from exporters.read_model.events import INCIDENT_COLUMNS, brokers_of
+from exporters.read_model.group_sums import summed
 from exporters.read_model.health_reasons import SEVERITIES, HealthSeverity
 from exporters.read_model.incident_ids import findable_names, ids_of
-from exporters.read_model.sampled_settings import summed
 from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes, ClusterTotals, EventRow
 from exporters.web.api_resource import CLUSTER, COUNTS, ApiResource, Filter, Item, any_of, columns_of, one_of
 from exporters.web.parameters import choice, flag, moment, number
 from streaming.contracts import health
 from streaming.contracts.columns import Column, required
 from streaming.contracts.events import Cause, EventKind, IncidentClass, Severity
+from streaming.contracts.group_readers import GroupOffsetsRow
 from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
 from streaming.contracts.tables import (
@@ -253,11 +254,20 @@ PARTITIONS: Final = ApiResource(
 
 _SUMS: Final = (
     required("partitions", "long", "partitions for which it has committed something, or that its members read"),
-    Column("lag", "long", "records that it has yet to read, of all partitions; null while unknown of one"),
+    Column("lag", "long", "offsets that it has not passed, of all partitions; null while unknown of one"),
     Column("lag_seconds", "double", "the largest lag of its partitions in seconds; null while unknown of one"),
     Column("lag_seconds_at_least", "double", "the same of those of which it is known; null while it is of none"),
     required("partitions_of_unknown_lag", "long", "partitions whose lag is unknown"),
-    Column("records_lost", "long", "records that were deleted before it read them"),
+    Column("beyond", "long", "offsets by which it stands beyond the end of partitions; null while unknown of all"),
+    Column("records_lost", "long", "offsets that were deleted before it committed them; null of a share group"),
+    Column("lost_at", "timestamp", "when the last of them was; null if that was before the first sample"),
+    Column("committed_at", "timestamp", "when one of its committed offsets was last seen to move forward"),
+    required("stuck_partitions", "long", "partitions that are read and where it stands still"),
+    required("losing_partitions", "long", "partitions that are read and where it lost something lately"),
+    required("uncommitted_partitions", "long", "partitions that a member owns and where it has never committed"),
+    required(
+        "unread_partitions", "long", "partitions for which it has committed something and that are not read any more"
+    ),
     Column("worst_partition", "string", "the partition with the largest lag"),
     Column("worst_lag", "long", "the lag of that"),
 )
@@ -267,16 +277,16 @@ def _groups(view: View) -> Iterator[Item]:
     """Return each group with its row, if its coordinator describes it, and the rows of its partitions."""
     for _, cluster in sorted(view.clusters.items()):
         described = {row.group: row for row in sorted(cluster.samples.groups or (), key=lambda row: row.collected_at)}
-        offsets: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        offsets: defaultdict[str, list[GroupOffsetsRow]] = defaultdict(list)
         for row in cluster.samples.group_offsets or ():
-            offsets[row.group].append(row._asdict())
+            offsets[row.group].append(row)
         for group in sorted({*described, *offsets}):
             yield Item(cluster, (group, described.get(group), offsets[group]))
 
 
 def _group_row(_: View, item: Item) -> Row:
     group, described, offsets = item.value
-    newest = max((row["collected_at"] for row in offsets), default=None)
+    newest = max((row.collected_at for row in offsets), default=None)
     return {
         "collected_at": newest,
         **({} if described is None else described._asdict()),
@@ -325,7 +335,7 @@ GROUP_RESOURCES: Final = (
     ApiResource(
         name="group_offsets",
         summary="Offsets of groups",
-        help="The committed offset and the lag of every partition that a group reads.",
+        help="The position of a group in every partition that it has committed or that its members own.",
         columns=columns_of(GROUP_OFFSETS, ("cluster_id", "cluster", *GroupOffsetsRow._fields)),
         filters=(
             one_of("group", "Group id.", lambda item: item.value.group),

@@ -120,7 +120,8 @@ _ALERTS: Final = {
     "GroupNearRetention": Alert(
         Pack.GROUPS, Severity.WARNING, waits=30 * _MINUTE, threshold=0.8, unit=ThresholdUnit.SHARE
     ),
-    "GroupLosesRecords": Alert(Pack.GROUPS, Severity.WARNING, waits=15 * _MINUTE),
+    "GroupLosesRecords": Alert(Pack.GROUPS, Severity.WARNING, waits=0.0),
+    "GroupBeyondEnd": Alert(Pack.GROUPS, Severity.WARNING, waits=2 * _MINUTE),
     "LeadersNotPreferred": Alert(
         Pack.HYGIENE, Severity.WARNING, waits=30 * _MINUTE, threshold=0.1, unit=ThresholdUnit.SHARE, section="Hygiene"
     ),

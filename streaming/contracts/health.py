@@ -150,17 +150,11 @@ def known_by_minimum(count: int, partitions: int, unknown: int) -> int | None:
 
 
 def lag(position: int | None, end: int | None) -> int | None:
-    """Count the records between a position and the end of the log; None while either is unknown.
+    """Count the records between the log end of a replica and that of its leader; None while either is unknown.
 
-    Of a group: from its committed offset to the high watermark, or to the last stable offset. Of a replica: from its
-    log end to its leader's. Never negative: after an unclean election both may stand beyond what there is.
+    Never negative: after an unclean election it may have more. Of groups: ``group_positions``.
     """
     return None if position is None or end is None else max(0, end - position)
-
-
-def records_lost_unread(committed: int | None, log_start: int | None) -> int | None:
-    """Count the records that were deleted before the group read them; None while unknown."""
-    return None if committed is None or log_start is None else max(0, log_start - committed)
 
 
 def is_late(started_at: Micros | None, timeout_ms: int | None, at: Micros) -> bool | None:

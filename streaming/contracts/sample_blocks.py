@@ -224,7 +224,10 @@ class BrokerGroupOffsetsObserved(SamplesByTopic):
     format: ClassVar[int] = 4
     sample: ClassVar[type[Observation]] = GroupOffsetsObserved
     reporter: ClassVar[str] = "coordinator"
-    by_topic: ClassVar[tuple[str, ...]] = ("group", "group_protocol", "group_state", "members", "topic_id", "topic")
+    by_topic: ClassVar[tuple[str, ...]] = (
+        *("group", "group_protocol", "group_state", "members", "topic_id", "topic"),
+        "positions_at",
+    )
     may_be_empty: ClassVar[bool] = True
 
 

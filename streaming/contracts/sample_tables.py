@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from streaming.contracts.columns import CLUSTER, PARTITION_IDENTITY, Column, Table, columns_of, required
+from streaming.contracts.group_positions import GroupPosition
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     BrokerSpeedObserved,
@@ -73,7 +74,7 @@ GROUPS: Final = Table(
 
 GROUP_OFFSETS: Final = Table(
     name="group_offsets",
-    comment="Committed offsets and lag of every consumer group",
+    comment="The position of every group in every partition that it has committed or that its members own",
     columns=(
         *CLUSTER,
         required("group", "string", "consumer group"),
@@ -81,16 +82,11 @@ GROUP_OFFSETS: Final = Table(
         *columns_of(
             GroupOffsetsObserved,
             first=(
-                *("group_protocol", "group_state", "members", "member", "committed_offset"),
-                *("log_start_offset", "last_stable_offset", "high_watermark", "lag"),
+                *("group_protocol", "group_state", "members", "member", "committed_offset", "start_offset"),
+                *("log_start_offset", "last_stable_offset", "high_watermark"),
             ),
-            after={
-                "lag": (
-                    Column("stable_lag", "long", "the same up to the last stable offset: what read_committed can get"),
-                    Column("records_lost", "long", "records that were deleted before it read them"),
-                )
-            },
         ),
+        *columns_of(GroupPosition),
         *SAMPLED,
     ),
     key=("cluster_id", "group", "topic_id", "partition"),

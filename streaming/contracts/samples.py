@@ -91,11 +91,10 @@ class GroupOffsetsObserved(Sample):
     """How far a consumer group has come in one partition, with the partition's own positions.
 
     ``committed_offset`` is the next record the group will read; None while it has committed nothing. ``member`` is the
-    client id of the partition's owner. Lag follows from these in ``contracts.health``; ``lag`` is reported of a share
-    group alone, which commits no offset, as its coordinator counts it. The positions are read before the committed
-    offset, so lag is never too large; it is too small by what was written in between, at most.
-    ``lag_seconds`` is for how long the first record that it has not read could have been read: the source has to
-    remember when that was.
+    client id of the partition's owner. What follows from these is in ``contracts.group_positions``; ``lag`` is reported
+    of a share group alone, which commits no offset, as its coordinator counts it, with its ``start_offset``. The
+    positions are read before the committed offset, after ``positions_at``. ``lag_seconds`` is for how long the first
+    offset that it has not passed could have been read: the source has to remember when that was.
     """
 
     kind: ClassVar[str] = "group_offsets"
@@ -104,7 +103,9 @@ class GroupOffsetsObserved(Sample):
     group_protocol: Annotated[str | None, "classic, consumer, share or streams, or spark"] = None
     group_state: Annotated[str | None, "as in groups"] = None
     members: Annotated[int | None, "members of the group"] = None
-    member: Annotated[str | None, "client id of the partition's owner"] = None
+    member: Annotated[
+        str | None, "client id of the partition's owner, of a share group of one of those who may read it"
+    ] = None
     coordinator: Annotated[
         BrokerId | None, SIGNED, "broker that coordinates the group; -1: none; null in a simulation"
     ] = None
@@ -114,10 +115,14 @@ class GroupOffsetsObserved(Sample):
     committed_offset: Annotated[
         Offset | None, "next record the group will read; null while it has committed nothing"
     ] = None
-    lag: Annotated[Offset | None, "records up to the high watermark that it has yet to read, never negative"] = None
+    start_offset: Annotated[Offset | None, "of a share group: before it everything is done"] = None
+    lag: Offset | None = None
     lag_seconds: Annotated[
-        float | None, "for how long the first record that it has yet to read could have been read; null while unknown"
+        float | None, "for how long the first offset that it has not passed could have been read; null while unknown"
     ] = None
+    positions_at: Annotated[Micros | None, SIGNED, "when the leader was asked for its positions, at the earliest"] = (
+        None
+    )
     log_start_offset: Annotated[Offset | None, "offset of the oldest record kept, just before collected_at"] = None
     last_stable_offset: Annotated[
         Offset | None, "end of what read_committed consumers see, just before collected_at"

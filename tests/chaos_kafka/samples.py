@@ -139,9 +139,8 @@ def _committed_differences(answers: Answers, rows: Iterable[Row], since: datetim
             "high_watermark": offsets and offsets.high_watermark,
             "last_stable_offset": offsets and offsets.last_stable,
             "log_start_offset": offsets and offsets.log_start,
-            "lag": offsets and max(0, offsets.high_watermark - committed),
-            "stable_lag": offsets and max(0, offsets.last_stable - committed),
-            "records_lost": offsets and max(0, offsets.log_start - committed),
+            "lag": offsets and max(0, offsets.high_watermark - max(committed, offsets.log_start)),
+            "stable_lag": offsets and max(0, offsets.last_stable - max(committed, offsets.log_start)),
         }
     found = {_of(row, "group", "topic_id", "partition"): row for row in rows if row["committed_offset"] is not None}
     yield from _of_rows("group_offsets", expected, found, since, answers, "coordinator")

@@ -71,7 +71,7 @@ def right() -> Tables:
         ],
         "group_offsets": [
             {**key, "partition": 0, "committed_offset": 1, "log_start_offset": 2, "high_watermark": 9,
-             "last_stable_offset": 7, "lag": 8, "stable_lag": 6, "records_lost": 1},
+             "last_stable_offset": 7, "lag": 7, "stable_lag": 5, "records_lost": 1},
             {**key, "partition": 1, "committed_offset": 3, "log_start_offset": 0, "high_watermark": 4,
              "last_stable_offset": 4, "lag": 1, "stable_lag": 1, "records_lost": 0},
             {**key, "partition": 2, "committed_offset": None},

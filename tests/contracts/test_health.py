@@ -96,13 +96,6 @@ def test_a_count_that_needs_the_minimum_is_absent_only_while_no_minimum_is_there
     assert health.known_by_minimum(0, 0, 0) == 0
 
 
-def test_records_lost_unread_need_both_offsets() -> None:
-    assert health.records_lost_unread(None, 5) is None
-    assert health.records_lost_unread(5, None) is None
-    assert health.records_lost_unread(2, 5) == 3
-    assert health.records_lost_unread(5, 2) == 0
-
-
 @given(st.integers(0, 2**50), st.integers(0, 2**31), st.integers(-5, 5))
 def test_a_transaction_is_late_from_the_first_microsecond_after_its_timeout(
     start: int, timeout: int, more: int

@@ -205,9 +205,8 @@ def test_labels_never_change_until_it_is_over(moves: list[tuple[Condition, str |
                 assert is_moment or it.raised_since >= it.since + SETTLED
             for name, before in raised.items():
                 if name not in found:
-                    chain = (
-                        it for it in table.values() if (it.since, it.condition) == (before.since, before.condition)
-                    )
+                    key = before.since, before.condition, before.incident_id
+                    chain = (it for it in table.values() if (it.since, it.condition, it.incident_id) == key)
                     last = max((it.ended_at or until for it in chain), default=0)
                     assert before.condition in _REPEATED or until - last >= _kept(before.condition), (name, when)
             for name in found.keys() - raised.keys():

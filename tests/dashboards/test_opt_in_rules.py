@@ -20,7 +20,7 @@ OWN = "kafka_replication_"
 PROD = 'cluster="prod"'
 GROUP = f'{PROD}, group="billing"'
 OF_TOPIC = f'{GROUP}, topic="orders"'
-READ = {f"{OWN}group_members{{{GROUP}}}": "2x200"}
+READ, LEFT = ({f'{OWN}group_partitions{{{OF_TOPIC}, reader="{reader}"}}': "2x200"} for reader in ("owner", "none"))
 LAG = f'{OWN}group_lag_at_least_seconds{{{OF_TOPIC}, partition="0"}}'
 USED = f'{OWN}group_retention_used_ratio{{{OF_TOPIC}, partition="0"}}'
 WHOLE = {f"{OWN}cluster_under_replicated_partitions{{{PROD}}}": "0x5000"}
@@ -33,6 +33,10 @@ HOSTED, LED = (
 
 def of_broker(metric: str, broker: str = "3") -> str:
     return f'{metric}{{{PROD}, broker="{broker}"}}'
+
+
+def counted(name: str) -> str:
+    return f"{OWN}group_{name}{{{OF_TOPIC}}}"
 
 
 class Case(NamedTuple):
@@ -56,11 +60,12 @@ SHRINKS = f'{OWN}broker_isr_departures_total{{{PROD}, broker="3", cause="CAUSE"}
 ANNOUNCED = {of_broker(f"{OWN}broker_maintenance"): "1x100"}
 CASES = (
     Case("GroupLagGrows", {LAG: "0+30x200"} | READ, 60, GROUP,
-         ({LAG: "9000x200"} | READ, {LAG: "0+60x200"} | READ, {LAG: "0+3x60"} | READ)),
-    Case("GroupStuck", {LAG: "0+60x200"} | READ, 40, GROUP, ({LAG: "0+60x200"}, {LAG: "0+50x200"} | READ)),
+         ({LAG: "9000x200"} | READ, {LAG: "0+60x200"} | READ, {LAG: "0+3x60"} | READ, {LAG: "0+30x200"} | LEFT)),
+    Case("GroupStuck", {counted("stuck_partitions"): "0x10 1x60"}, 20, GROUP, ({counted("stuck_partitions"): "0x60"},)),
     Case("GroupNearRetention", {USED: "0.9x100"}, 60, GROUP, ({USED: "0.7x100"}, {USED: "0.99-0.001x100"})),
-    Case("GroupLosesRecords", {f"{OWN}group_lost_records{{{OF_TOPIC}}}": "5x60"}, 20, GROUP,
-         ({f"{OWN}group_lost_records{{{OF_TOPIC}}}": "0x60"},)),
+    Case("GroupLosesRecords", {counted("losing_partitions"): "0x15 1x2 0x60"}, 20, GROUP,
+         ({counted("losing_partitions"): "0x60"}, {counted("losing_partitions"): "1x2 0x60"})),
+    Case("GroupBeyondEnd", {counted("beyond_offsets"): "998x60"}, 20, GROUP, ({counted("beyond_offsets"): "0x60"},)),
     Case("LeadersNotPreferred", {OFF_PREFERRED: "11x60"} | PARTITIONS | WHOLE,
          40, PROD, ({OFF_PREFERRED: "10x60"} | PARTITIONS | WHOLE,
                     {OFF_PREFERRED: "50x60"} | PARTITIONS)),

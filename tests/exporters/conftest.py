@@ -335,14 +335,23 @@ def put_samples(tables: Tables, rows: Rows) -> None:
         {**group, **spark, "last_progress_at": rows.start + 20 * SECOND},
     )
     committed = {**common, "group": "payments", "topic_id": "id-of-orders", "topic": "orders", "records_lost": 0}
-    kept = {"log_start_offset": 50, "high_watermark": 70}
+    kept = {"log_start_offset": 50, "high_watermark": 70, "last_stable_offset": 70, "stable_lag": 10, "member": "app-7",
+            "committed_at": rows.start - 960 * SECOND, "standing_since": rows.start - 950 * SECOND,
+            "standing_end": 65, "owned_at": common["collected_at"], "beyond": 0}  # fmt: skip
+    lost = {
+        "records_lost": 4,
+        "lost_at": rows.start + 9 * SECOND,
+        "log_start_offset": 9,
+        "member": "app-8",
+        "beyond": 0,
+    }
     other = {**committed, "group": "other", "partition": 0}
     tables.put(
         "group_offsets",
         {**committed, "partition": 0, "committed_offset": 60, "lag": 10, "lag_seconds": 2.5, **kept},
-        {**committed, "partition": 1, "committed_offset": 3, "lag": 5, "lag_seconds": 61.0, "records_lost": 4},
+        {**committed, "partition": 1, "committed_offset": 3, "lag": 5, "lag_seconds": 61.0, **lost},
         {**committed, "partition": 2, "records_lost": None},
-        {**other, "committed_offset": 50, "lag": 20},
+        {**other, "committed_offset": 50, "lag": 20, "beyond": 7},
         {**other, "partition": 1, "committed_offset": 8},
     )
     fills = {"bytes_per_second": 2.5, "seconds_until_full": 8000.0}

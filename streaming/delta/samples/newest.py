@@ -20,6 +20,8 @@ from streaming.contracts.topic_roles import consequence, role_of
 from streaming.delta.log.arrow_types import NAME
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.queries import plain_type
+from streaming.delta.samples.group_positions import with_positions
+from streaming.delta.samples.runs import carried, row_numbers, shifted, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _SECOND: Final = 1_000_000
 BEHIND_SINCE: Final = "behind_since"
+DELETED_TO: Final = "deleted_to"
 _LARGEST: Final = 1 << 62
 
 
@@ -45,6 +48,7 @@ class Newest:
             for item, memory in zip(schema, self._schema, strict=True)
         ])  # fmt: skip
         self._rows = rows.select(self._schema.names).cast(self._schema)
+        self._left = self._rows.slice(0, 0)  # positions that an answer left out: another coordinator may have them
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -73,7 +77,7 @@ class Newest:
     def forget(self, sources: Iterable[str]) -> None:
         """Drop the rows of sources; the next write leaves them out."""
         is_theirs = pc.is_in(self._rows["source"].cast(pa.string()), pa.array([*sources], pa.string()))
-        self._rows = self._rows.filter(pc.invert(is_theirs))
+        self._rows, self._left = self._rows.filter(pc.invert(is_theirs)), self._rows.slice(0, 0)
 
     def take(self, samples: pa.Table) -> None:
         """Apply samples, with times in microseconds; missing columns are null."""
@@ -93,8 +97,32 @@ class Newest:
         if not reporter:
             return merged(self._rows, reported, self.definition)
         samples = reported.filter(reported[key[-1]].is_valid())
+        if DELETED_TO in self._schema.names:
+            return self._with_positions(samples, reported)
         rows = newest(self._rows, samples, key) if samples.num_rows else self._rows
         return without_gone(rows, reported, reporter)
+
+    def _with_positions(self, samples: pa.Table, reported: pa.Table) -> pa.Table:
+        """Return the newest rows; a group that moves to another coordinator continues with the position that it had."""
+        key, left = self.definition.key, self._left
+        before = pa.concat_tables([self._rows, left]).unify_dictionaries().combine_chunks() if len(left) else self._rows
+        rows = newest(before, samples, key) if len(samples) else before
+        if len(left):
+            is_left = _is_in(rows, left, [*key, "collected_at"])
+            left, rows = rows.filter(is_left), rows.filter(pc.invert(is_left))
+        present = without_gone(rows, reported, self.definition.reporter)
+        if len(present) < len(rows):
+            gone = rows.filter(pc.invert(_is_in(rows, present, key)))
+            left = pa.concat_tables([left, gone]).unify_dictionaries().combine_chunks()
+        self._left = remembered(left, reported, self.definition.forgotten_after * _SECOND) if len(left) else left
+        return present
+
+
+def _is_in(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Array:
+    """Return which rows have the key of another row."""
+    both = pa.concat_tables([rows.select(key), others.select(key)]).unify_dictionaries()
+    numbers = key_numbers(both, key)
+    return pc.is_in(numbers[: len(rows)], value_set=numbers[len(rows) :])
 
 
 def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:
@@ -142,6 +170,8 @@ def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Tabl
     if BEHIND_SINCE in rows.column_names:
         since = behind_since(rows, is_same, is_known)
         rows = rows.set_column(rows.column_names.index(BEHIND_SINCE), BEHIND_SINCE, since)
+    if DELETED_TO in rows.column_names:
+        rows = with_positions(rows, is_same, is_known)
     rows = with_slopes(rows, is_same, is_known)
     return rows.filter(pa.concat_arrays([pc.invert(is_same).slice(1), pa.array([True])]))
 
@@ -212,8 +242,7 @@ def _all_columns(samples: pa.Table, name: str, schema: pa.Schema) -> dict[str, p
     """Return every column of a table: from the samples, computed from them, or null."""
     columns = dict(zip(samples.column_names, samples.columns, strict=True))
     for distance, (begin, end) in DISTANCES.get(name, {}).items():
-        computed = lag_distance(columns[begin], columns[end])
-        columns[distance] = pc.coalesce(columns[distance], computed) if distance in columns else computed
+        columns[distance] = lag_distance(columns[begin], columns[end])
     if name == TOPIC_SETTINGS.name:
         columns |= rules_of_topics(columns)
     nothing = (item for item in schema if item.name not in columns)
@@ -372,17 +401,17 @@ def _slope(
     exists, window = value.is_valid(), pc.divide(at, columns.window)
     follows = pc.and_(pc.and_(is_same, pc.invert(is_known)), pc.and_(exists, shifted(exists)))
     is_first = pc.invert(pc.and_(follows, pc.equal(window, shifted(window)).fill_null(False)))
-    since = _carried(is_first, pc.if_else(is_known, pc.coalesce(stored[columns.since], at), at))
-    since_value = _carried(is_first, pc.if_else(is_known, pc.coalesce(stored[columns.since_value], value), value))
+    since = carried(is_first, pc.if_else(is_known, pc.coalesce(stored[columns.since], at), at))
+    since_value = carried(is_first, pc.if_else(is_known, pc.coalesce(stored[columns.since_value], value), value))
     elapsed = pc.subtract(at, shifted(since))
     is_measured = pc.and_(follows, pc.greater_equal(elapsed, columns.window // 2).fill_null(False))
     moved = pc.subtract(value, shifted(since_value)).cast(pa.float64(), safe=False)
     measured = pc.divide(moved, pc.divide(elapsed.cast(pa.float64()), float(MICROS_PER_SECOND)))
     before = pc.if_else(is_known, stored[columns.per_second], pa.scalar(None, pa.float64()))
-    per_second = _carried(pc.or_(is_measured, pc.invert(follows)), pc.if_else(is_measured, measured, before))
-    yield columns.since, _where(exists, since)
-    yield columns.since_value, _where(exists, since_value)
-    yield columns.per_second, _where(exists, per_second)
+    per_second = carried(pc.or_(is_measured, pc.invert(follows)), pc.if_else(is_measured, measured, before))
+    yield columns.since, where(exists, since)
+    yield columns.since_value, where(exists, since_value)
+    yield columns.per_second, where(exists, per_second)
     yield columns.seconds, _seconds_left(rows[columns.left].combine_chunks(), per_second, is_filling=columns.is_filling)
 
 
@@ -390,17 +419,7 @@ def _seconds_left(left: pa.Array, per_second: pa.Array, *, is_filling: bool) -> 
     """Twin of ``slopes.seconds_left``."""
     pace = per_second if is_filling else pc.negate(per_second)
     lasts = pc.and_(pc.greater(left, 0).fill_null(False), pc.greater(pace, 0).fill_null(False))
-    return _where(lasts, pc.divide(left.cast(pa.float64(), safe=False), pace))
-
-
-def _carried(begins: pa.Array, column: pa.Array) -> pa.Array:
-    """Return for each row the value of the last row where ``begins`` is true."""
-    numbers = pc.if_else(begins, row_numbers(len(column)), pa.scalar(0, pa.int64()))
-    return column.take(pc.cumulative_max(numbers))
-
-
-def _where(condition: pa.Array, column: pa.Array) -> pa.Array:
-    return pc.if_else(condition, column, pa.scalar(None, column.type))
+    return where(lasts, pc.divide(left.cast(pa.float64(), safe=False), pace))
 
 
 # The lag rules of ``contracts.health`` on Arrow columns, for a million rows at once. A property test compares both.
@@ -409,17 +428,12 @@ def _where(condition: pa.Array, column: pa.Array) -> pa.Array:
 # Column -> (begin, end): its value is end - begin, at least 0.
 DISTANCES: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "replica_offsets": {"lag": ("log_end_offset", "leader_log_end_offset")},
-    "group_offsets": {
-        "lag": ("committed_offset", "high_watermark"),
-        "stable_lag": ("committed_offset", "last_stable_offset"),
-        "records_lost": ("committed_offset", "log_start_offset"),
-    },
     "log_directories": {"used_bytes": ("usable_bytes", "total_bytes")},
 }
 
 
 def lag_distance(begin: pa.Array, end: pa.Array) -> pa.Array:
-    """Twin of ``health.lag`` and ``health.records_lost_unread``."""
+    """Twin of ``health.lag``."""
     return pc.max_element_wise(pc.subtract(end, begin), pa.scalar(0, pa.int64()), skip_nulls=False)
 
 
@@ -442,17 +456,6 @@ def behind_since(rows: pa.Table, is_same: pa.Array, is_known: pa.Array) -> pa.Ar
     begun = pc.cumulative_max(pc.if_else(begins, row_numbers(rows.num_rows), pa.scalar(0, pa.int64())))
     since = pc.if_else(is_known, columns["behind_since"], columns["collected_at"])
     return pc.if_else(is_behind, since.take(begun), pa.scalar(None, since.type))
-
-
-def row_numbers(count: int) -> pa.Array:
-    """Return 0, 1, 2 and so on."""
-    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
-
-
-def shifted(column: pa.Array) -> pa.Array:
-    """Move every value one row down; the first is null, or false."""
-    first = pa.array([False if pa.types.is_boolean(column.type) else None], column.type)
-    return pa.concat_arrays([first, column])[: len(column)]
 
 
 # Rules of ``contracts.topic_roles`` and ``contracts.durability`` as Arrow columns of ``topic_settings``.

@@ -251,12 +251,14 @@ class Positions(NamedTuple):
         fields: the offsets.
         leader_ends: of a follower: the log ends of the leaders that had answered by then.
         read_at: when it had answered for the high watermarks, by the monotonic clock.
+        asked_at: when it was asked for the first of them, by the same clock.
     """
 
     topic_ids: Mapping[str, TopicId]
     fields: dict[str, ListedOffsets]
     leader_ends: ByTopic | None = None
     read_at: Micros = AT_ONCE
+    asked_at: Micros = AT_ONCE
 
 
 class OffsetsKind:
@@ -294,6 +296,11 @@ class OffsetsKind:
     def leaders_until(self) -> Micros:
         """Until when leaders are asked at the latest, by the monotonic clock; in the past unless some are."""
         return AT_ONCE if self._followers_at == NEVER else self._followers_at
+
+    @property
+    def positions_asked_at(self) -> Micros | None:
+        """Time of the first question of which there are positions, by the monotonic clock; None without any."""
+        return min((each.asked_at for each in self._led.values()), default=None)
 
     def positions(self, topic_ids: Mapping[str, TopicId]) -> dict[str, ByTopic]:
         """Return what leaders answered last of their partitions: by field of a sample, topic and partition.
@@ -334,7 +341,7 @@ class OffsetsKind:
         is_compared = answer.kind == LEADERS and self._is_in_time(answer)
         if answer.refusal is not None:
             return AnswerContent([], answer.refusal)
-        asked_of, fields, leader_ends, read_at = answer.value
+        asked_of, fields, leader_ends, read_at, _ = answer.value
         offsets = {name: listed.offsets for name, listed in fields.items()}
         topic_ids = {topic: each for topic, each in asked_of.items() if view.topic_ids.get(topic) == each}
         if answer.kind == LEADERS:
@@ -369,12 +376,12 @@ def _positions(
     connection: Connection,
     leader_ends: ByTopic | None = None,
 ) -> Positions:
-    fields, read_at = dict[str, ListedOffsets](), AT_ONCE
+    fields, read_at, asked_at = dict[str, ListedOffsets](), AT_ONCE, monotonic()
     for name, spec in specs.items():
         fields[name] = list_offsets(connection, spec, partitions)
         if spec == HIGH_WATERMARK:
             read_at = monotonic()
-    return Positions(topic_ids, fields, leader_ends, read_at)
+    return Positions(topic_ids, fields, leader_ends, read_at, asked_at)
 
 
 def _of_present_leader(log_ends: ByTopic, log_starts: ByTopic) -> ByTopic:

@@ -170,6 +170,7 @@ class Reports:
                 partition=group_offset.topic_partition.partition,
                 committed_offset=_offset(group_offset.committed),
                 lag_seconds=self._lag_seconds(group_offset, now),
+                positions_at=now,
                 log_start_offset=_offset(group_offset.log_start),
                 last_stable_offset=_offset(group_offset.last_stable_offset),
                 high_watermark=_offset(group_offset.high_watermark),
@@ -183,7 +184,8 @@ class Reports:
         if of_group.committed is None or of_group.high_watermark is None:
             return None
         (topic_id, number), end = of_group.topic_partition, of_group.high_watermark
-        return self._high_watermarks.lag_seconds(topic_id, {number: of_group.committed}, {number: end}, now).get(number)
+        passed = max(of_group.committed, of_group.log_start or 0)
+        return self._high_watermarks.lag_seconds(topic_id, {number: passed}, {number: end}, now).get(number)
 
     def transactions(self, now: Micros) -> list[Observation]:
         """Give the transactions that are open, and those that a partition has open and no coordinator knows."""

@@ -92,7 +92,7 @@ def test_a_group_is_near_the_end_of_what_is_kept_only_where_something_was_delete
 
 def committed(common: dict[str, Any], topic: str, **more: Any) -> dict[str, Any]:
     key = {"group": "payments", "topic_id": f"id-of-{topic}", "topic": topic, "partition": 0}
-    return {**common, **key, "committed_offset": 5, "lag": 1, **more}
+    return {**common, **key, "committed_offset": 5, "lag": 1, "member": "app", **more}
 
 
 def test_of_a_topic_created_again_the_newer_offset_of_a_group_is_shown_once(

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from exporters.read_model.reader import TablesReader
 from exporters.terminal.groups import group_rows
+from exporters.terminal.time_parsing import Clock
 from streaming.contracts.observations import DISKLESS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.log.queries import read_all
@@ -31,8 +32,8 @@ def test_groups_of_two_clusters_of_one_name_stay_apart(played_tables: Callable[.
     other = rows.set_column(rows.column_names.index("cluster_id"), "cluster_id", pa.array(["old"] * len(rows)))
     writer = Writer.opened(tmp_path, GROUP_OFFSETS)
     writer.write(pa.concat_tables([rows, other.cast(rows.schema)]), APPEND, {})
-    summed = [(row["cluster_id"], row["group"], row["lag"]) for row in group_rows(tmp_path, (), 0)]
-    alone = [(row["group"], row["lag"]) for row in group_rows(played, (), 0)]
+    summed = [(row["cluster_id"], row["group"], row["lag"]) for row in group_rows(tmp_path, (), Clock(now=0))]
+    alone = [(row["group"], row["lag"]) for row in group_rows(played, (), Clock(now=0))]
     assert sorted(lag for lag in summed if lag[0] == "old") == [("old", *each) for each in alone]
     assert len(summed) == 2 * len(alone)
 

@@ -23,6 +23,7 @@ from exporters.terminal.events import history
 from exporters.terminal.groups import group_rows
 from exporters.terminal.sample_rows import directory_rows, quorum_rows, replica_rows, transaction_rows
 from exporters.terminal.settings import setting_rows, settings_by_cluster
+from exporters.terminal.time_parsing import Clock
 from streaming.contracts.columns import Table
 from streaming.contracts.state import ObservedTime
 from streaming.contracts.tables import TABLES
@@ -65,8 +66,15 @@ def put_lag(folder: Path) -> None:
     tables, sample = Tables(folder), {**CLUSTER, "collected_at": SAMPLED_AT, "source": "samples:collector-1"}
     group = {**sample, "group_protocol": "classic", "group_state": "Stable", "members": 1, "coordinator": 1}
     tables.put("groups", *({**group, "group": name} for name in ("payments", "billing")))
-    offsets = {**group, "topic_id": "id-of-payments", "topic": "payments", "lag": 10, "records_lost": 0}
-    nobody = {**offsets, "group": "nobody", "group_state": "Empty", "members": 0}
+    offsets = {
+        **group,
+        "topic_id": "id-of-payments",
+        "topic": "payments",
+        "lag": 10,
+        "records_lost": 0,
+        "member": "app",
+    }
+    nobody = {**offsets, "group": "nobody", "group_state": "Empty", "members": 0, "member": None}
     tables.put(
         "group_offsets",
         *({**offsets, "group": "payments", "partition": number, "lag_seconds": 6.5 + number} for number in (0, 1)),
@@ -181,7 +189,9 @@ def test_samples_agree_with_what_the_terminal_shows(duck: Any, tables: Path) -> 
     lags = {tuple(row[name] for name in of_member) for row in answer(duck, "quorum_lag")}
     assert lags == {tuple(row[name] for name in of_member) for row in quorum_rows(tables, 0)}
     of_group = ("cluster_id", "group", "partitions", "lag", "lag_seconds", "records_lost")
-    shown_groups = {tuple(row[name] for name in of_group) for row in group_rows(tables, (), 0) if row["partitions"]}
+    shown_groups = {
+        tuple(row[name] for name in of_group) for row in group_rows(tables, (), Clock(now=0)) if row["partitions"]
+    }
     assert {tuple(row[name] for name in of_group) for row in answer(duck, "groups_behind")} == shown_groups
     assert {seconds for *_, seconds, _ in shown_groups} == {None, 7.5, 0.0}
     of_directory = ("cluster_id", "broker", "log_dir", "replica_bytes", "used_percent")
@@ -203,7 +213,9 @@ def test_settings_and_lag_agree_with_what_the_terminal_shows(duck: Any, tables: 
     (mixed,) = (row["reason"] for row in shown if row["finding"] == "mixed_versions")
     assert mixed.startswith("broker 1 runs an older version")
     groups = {
-        row["group"]: (row["lag"], row["records_lost"]) for row in group_rows(tables, (), 0) if row["lag"] is not None
+        row["group"]: (row["lag"], row["records_lost"])
+        for row in group_rows(tables, (), Clock(now=0))
+        if row["lag"] is not None
     }
     by_group = {row["group"]: (row["lag"], row["records_lost"]) for row in answer(duck, "group_lag")}
     assert by_group == groups

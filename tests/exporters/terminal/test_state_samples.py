@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from exporters.read_model.reader import micros_now
+from exporters.terminal.groups import group_rows, groups_beyond
+from exporters.terminal.time_parsing import Clock
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from tests.exporters.conftest import SECOND, Rows, Tables
 from tests.exporters.terminal.printed import objects, refusal, state
@@ -216,7 +218,7 @@ def test_every_group_is_shown_with_its_offsets_where_there_are_some(grouped: Pat
     assert {group: tuple(row[name] for name in names) for group, row in rows.items()} == {
         "billing": ("classic", "Stable", 2, 2, 37, 4, "orders-1"),
         "empty": ("classic", "Empty", 0, 0, None, None, None),
-        "old": (None, "Stable", 1, 1, None, 0, None),
+        "old": (None, "Stable", 1, 1, None, None, None),
         "shared": ("share", "Stable", 3, 0, None, None, None),
         "to-delta": ("spark", "Active", None, 1, 2, 0, "orders-0"),
         "to-lake": ("spark", "Unknown", None, 0, None, None, None),
@@ -229,6 +231,57 @@ def test_every_group_is_shown_with_its_offsets_where_there_are_some(grouped: Pat
     lines = [line.split("  ") for line in state(grouped, "--groups").splitlines()]
     assert lines[3][:6] == ["shared", "share", "Stable", "3", "0", "?"]
     assert lines[5][:3] == ["to-lake", "spark", "Unknown, last batch 2h1m ago"]
+
+
+def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_whose_it_is(
+    tables: Tables, rows: Rows
+) -> None:
+    now = rows.start + 3_600 * SECOND
+    common = {**rows.owner, "collected_at": now, "source": "samples:collector-1"}
+    offsets = {**common, "topic_id": "orders-1", "topic": "orders", "group_state": "Stable", "committed_offset": 10}
+    owned = {**offsets, "member": "app-7", "owned_at": now, "log_start_offset": 0, "high_watermark": 50,
+             "last_stable_offset": 50, "standing_end": 40, "lag": 40, "stable_lag": 40}  # fmt: skip
+    stands = {**owned, "standing_since": now - 1_800 * SECOND}
+    lost = {"records_lost": 20, "lost_at": now - SECOND}
+    never = dict.fromkeys(("committed_offset", "lag", "stable_lag"))
+    tables.put(
+        "group_offsets",
+        *({**stands, "group": "stuck", "partition": number, "lag": 40 + number} for number in (3, 4)),
+        {**stands, "group": "marker", "partition": 0, "lag": 1, "stable_lag": 1},
+        {**owned, "group": "beyond", "partition": 0, "committed_offset": 1_050, "lag": 0, "beyond": 1_000},
+        {**owned, "group": "loses", "partition": 1, "log_start_offset": 30, **lost},
+        {**owned, "group": "new", "partition": 0, **never},
+        {**owned, "group": "waits", "partition": 2, "stable_lag": 0, "is_transactional": True},
+        {**offsets, "group": "left", "partition": 1, "lag": 7, "owned_at": now - 3_000 * SECOND},
+        {**offsets, "group": "drained", "partition": 1, "lag": 0},
+    )
+    clock = Clock(now=now)
+    at = {seconds: clock.short(now - seconds * SECOND)[:5] for seconds in (1, 1_800, 3_000)}
+    assert {row["group"]: row["reason"] for row in group_rows(tables.directory, (), clock)} == {
+        "beyond": "1,000 beyond the end of orders-0, owner app-7",
+        "drained": "",
+        "left": f"orders-1 not read any more after {at[3_000]}, 7 behind",
+        "loses": f"has lost 20, the first at {at[1]}, on orders-1, owner app-7",
+        "marker": "",
+        "new": "has never committed on orders-0, owner app-7",
+        "stuck": f"stuck since {at[1_800]} on orders-4 and 1 more, owner app-7",
+        "waits": "waits for an open transaction on orders-2, owner app-7",
+    }
+
+
+def test_an_unclean_election_names_the_groups_that_stand_beyond_the_end_of_its_topics(
+    tables: Tables, rows: Rows
+) -> None:
+    common = {**rows.owner, "collected_at": rows.start, "source": "samples:collector-1", "topic_id": "t"}
+    offsets = {**common, "group": "g", "partition": 0, "beyond": 50}
+    tables.put(
+        "group_offsets",
+        *({**offsets, "topic": topic} for topic in ("orders", "clicks")),
+        {**offsets, "topic": "orders", "partition": 1, "beyond": 0},
+    )
+    incident = {"incident_class": "unclean_election", "cluster_id": common["cluster_id"], "topics": ["orders"]}
+    assert groups_beyond(tables.directory, incident, rows.start) == ["g stands 50 beyond the end of orders-0"]
+    assert groups_beyond(tables.directory, {**incident, "incident_class": "broker_loss"}, rows.start) == []
 
 
 def test_of_a_topic_only_the_groups_are_shown_that_have_offsets_in_it(grouped: Path) -> None:

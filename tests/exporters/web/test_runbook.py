@@ -107,6 +107,7 @@ MORE: dict[str, set[float]] = {
     "IsrwatchCertificateExpires": {3 * 86_400},
     "IsrwatchGroupLagGrows": {60},
     "IsrwatchGroupStuck": {900},
+    "IsrwatchGroupLosesRecords": {900},
 }
 """What a rule counts besides the times of the catalogue."""
 UNSAID = {"IsrwatchCertificateExpires", "IsrwatchLogCleanerDead"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contracts.codec import decode, encode
-from streaming.contracts.identifiers import BrokerId, TopicId
+from streaming.contracts.identifiers import BrokerId, Micros, TopicId
 from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved
 from streaming.sources.samples.groups import blocks as module
 from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
@@ -17,7 +17,7 @@ from streaming.sources.samples.groups.described import DescribedGroup
 from tests.blocks import ENVELOPE, singly
 
 IDS = {"a": TopicId("id-a"), "b": TopicId("id-b")}
-OWN = ("member", "committed_offset", "lag", "lag_seconds")
+OWN = ("member", "committed_offset", "start_offset", "lag", "lag_seconds")
 POSITIONS = ("log_start_offset", "last_stable_offset", "high_watermark")
 
 
@@ -38,7 +38,10 @@ def answers(draw: st.DrawFn) -> CoordinatorAnswer:
     some = st.dictionaries(st.sampled_from(names), offsets) if names else st.just({})
     positions = draw(st.dictionaries(st.sampled_from(POSITIONS), offsets))
     timed = st.dictionaries(st.sampled_from(names), by_topic(st.floats(0, 9))) if names else st.just({})
-    return CoordinatorAnswer(groups, draw(some), draw(some), positions=positions, lag_seconds=draw(timed))
+    return CoordinatorAnswer(
+        groups, draw(some), draw(some), draw(some), positions=positions, lag_seconds=draw(timed),
+        positions_at=draw(st.none() | st.just(Micros(7))),
+    )  # fmt: skip
 
 
 @given(answers(), st.integers(1, 4))
@@ -50,6 +53,7 @@ def test_every_partition_of_a_group_is_in_one_block_with_what_was_reported_of_it
         own = {
             "member": group.owners,
             "committed_offset": answer.committed.get(name, {}),
+            "start_offset": answer.starts.get(name, {}),
             "lag": answer.lags.get(name, {}),
             "lag_seconds": answer.lag_seconds.get(name, {}),
         }
@@ -73,6 +77,7 @@ def test_every_partition_of_a_group_is_in_one_block_with_what_was_reported_of_it
         assert (one.topic_id, one.coordinator) == (IDS[topic], 7)
         group = answer.groups[name]
         assert (one.group_protocol, one.group_state, one.members) == (group.protocol, group.state, group.members)
+        assert one.positions_at == answer.positions_at
         assert {field: getattr(one, field) for field in (*OWN, *POSITIONS)} == expected[one.group, topic, one.partition]
 
 

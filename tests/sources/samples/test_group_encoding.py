@@ -13,7 +13,7 @@ from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse, 
 from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 
 from streaming.errors import ConnectionRefused
-from streaming.sources.samples.groups.blocks import GroupValues, committed_offsets, share_lags
+from streaming.sources.samples.groups.blocks import GroupValues, ShareValues, committed_offsets, share_offsets
 from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup, describe_groups, list_groups
 from tests.sources.samples.test_encoding import as_sent
 
@@ -187,7 +187,9 @@ def test_groups_of_every_protocol_are_described_as_a_broker_does_it() -> None:
     tasks = dict.fromkeys(range(3), "isrwatch")
     assert groups == {
         "g-consumer": DescribedGroup("consumer", "Stable", 2, "uniform", {"g-one": clients}),
-        "g-share2": DescribedGroup("share", "Stable", 1, "simple"),
+        "g-share2": DescribedGroup(
+            "share", "Stable", 1, "simple", {"g-one": dict.fromkeys(range(4), "console-share-consumer")}
+        ),
         "streams": DescribedGroup(
             "streams", "Stable", 2, None, {"clicks": tasks, "orders": tasks, "users": {0: "isrwatch"}}
         ),
@@ -262,11 +264,11 @@ def test_committed_offsets_of_many_groups_are_decoded(version: int, groups: dict
     assert coordinator.sent[9] == as_sent(of_request(version=version, groups=asked, require_stable=False))
 
 
-def test_the_lag_of_a_share_group_is_what_its_coordinator_says() -> None:
-    assert share_lags(Coordinator({90: 1}, {90: SHARE_LAGS}), ["g-share2"]) == (  # type: ignore[arg-type]
-        GroupValues(0, "g-share2", {"g-one": {0: 0, 2: 20, 3: 0}}),
+def test_the_start_and_the_lag_of_a_share_group_are_what_its_coordinator_says() -> None:
+    assert share_offsets(Coordinator({90: 1}, {90: SHARE_LAGS}), ["g-share2"]) == (  # type: ignore[arg-type]
+        ShareValues(0, "g-share2", {"g-one": {0: 0, 2: 0, 3: 0}}, {"g-one": {0: 0, 2: 20, 3: 0}}),
     )
-    assert share_lags(Coordinator({90: 0}, {}), ["g-share2"]) == ()  # type: ignore[arg-type]
+    assert share_offsets(Coordinator({90: 0}, {}), ["g-share2"]) == ()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("key", "data"), [(69, CONSUMER), (77, SHARE), (89, STREAMS)])

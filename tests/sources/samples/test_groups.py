@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.contracts import health
+from streaming.contracts.group_positions import GroupPosition, GroupReadings, position_after
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.sample_blocks import BrokerGroupsObserved
-from streaming.contracts.samples import GroupOffsetsObserved
+from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved
 from streaming.errors import ConnectionRefused
 from streaming.name_patterns import NamePatterns
 from streaming.sources.permissions import DESCRIBE_GROUPS, PermissionDenied
 from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.protocol.connection import NodeTooOld
 from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.groups import blocks
 from streaming.sources.samples.groups import groups as module
 from streaming.sources.samples.groups.blocks import CoordinatorAnswer, GroupValues
 from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup, list_groups
@@ -70,8 +71,15 @@ class Asked:
             kind.ask(view, ask, Micros(moment))
         return [(kind, broker) for kind, broker, _ in self.questions]
 
-    def answer(
-        self, broker: BrokerId, ends: dict[int, int] | None, view: Any = VIEW, *, start: int = 1, read_at: int = 0
+    def answer(  # noqa: PLR0913 - most of them are keywords
+        self,
+        broker: BrokerId,
+        ends: dict[int, int] | None,
+        view: Any = VIEW,
+        *,
+        start: int = 1,
+        read_at: int = 0,
+        asked_at: int = 0,
     ) -> None:
         """A leader has this log start, and these high watermarks; None: it does not answer."""
         if ends is None:
@@ -81,7 +89,10 @@ class Asked:
             fields["last_stable_offset"] = ListedOffsets({"orders": {number: end - 1 for number, end in ends.items()}})
             fields["log_start_offset"] = ListedOffsets({"orders": dict.fromkeys(ends, start)})
             answer = BrokerAnswer(
-                LEADERS, broker, Micros(1), Positions(view.topic_ids, fields, read_at=Micros(read_at))
+                LEADERS,
+                broker,
+                Micros(1),
+                Positions(view.topic_ids, fields, read_at=Micros(read_at), asked_at=Micros(asked_at)),
             )
         self.offsets.shown(view, answer, ENVELOPE)
 
@@ -166,14 +177,14 @@ def test_lag_is_never_larger_than_it_was_when_the_positions_were_read(steps: lis
     for number, (written, read) in enumerate(steps):
         end += written
         asked.round(number * 2 * SECOND + 1)
-        asked.answer(ONE, {0: end})
+        asked.answer(ONE, {0: end}, start=0)
         asked.answer(TWO, {})
         asked.round(number * 2 * SECOND + 2)
         most = end - committed
         asked.answer(ONE, {0: end + written})  # a later answer changes nothing of what was asked before
         end, committed = end + written, min(end + written, committed + read)
         (sample,) = offsets_of(asked, {0: committed})
-        lag = health.lag(sample.committed_offset, sample.high_watermark)
+        lag = position_of(sample).lag
         assert lag is not None
         assert 0 <= lag <= most
         assert lag >= end - committed - written
@@ -192,33 +203,47 @@ def test_records_are_lost_only_if_they_were_deleted_before_the_group_read_them(s
         lost = max(0, start - committed)
         start, committed = start + deleted, committed + read
         (sample,) = offsets_of(asked, {0: committed})
-        found = health.records_lost_unread(sample.committed_offset, sample.log_start_offset)
+        found = position_of(sample).records_lost
         assert found is not None
         assert 0 <= found <= lost
         assert found >= max(0, start - committed) - deleted
 
 
-def offsets_of(asked: Asked, committed: dict[int, int], view: Any = VIEW) -> list[GroupOffsetsObserved]:
+def offsets_of(
+    asked: Asked, committed: dict[int, int], view: Any = VIEW, collected_at: Micros | None = None
+) -> list[GroupOffsetsObserved]:
     """What is shown of a group that has committed these offsets."""
     answer = BrokerAnswer("groups", ONE, Micros(1), answered(asked, {"g": {"orders": committed}}))
-    return [one for one in singly(shown(asked, answer, view)) if isinstance(one, GroupOffsetsObserved)]
+    envelope = ENVELOPE if collected_at is None else ENVELOPE | {"collected_at": collected_at}
+    observed = asked.kind.shown(view, answer, envelope).observations
+    return [one for one in singly([*observed]) if isinstance(one, GroupOffsetsObserved)]
+
+
+def readings_of(sample: GroupOffsetsObserved) -> GroupReadings:
+    values = {name: getattr(sample, name) for name in GroupReadings._fields if name not in {"at", "share_lag"}}
+    return GroupReadings(at=sample.collected_at, share_lag=sample.lag, **values)
+
+
+def position_of(sample: GroupOffsetsObserved) -> GroupPosition:
+    """What follows from one sample alone."""
+    return position_after(None, readings_of(sample))
 
 
 def seconds_of(asked: Asked, committed: dict[int, int], view: Any = VIEW) -> dict[int, tuple[int | None, float | None]]:
     """The lag of a group in records and in seconds, by partition."""
     samples = offsets_of(asked, committed, view)
-    return {one.partition: (health.lag(one.committed_offset, one.high_watermark), one.lag_seconds) for one in samples}
+    return {one.partition: (position_of(one).lag, one.lag_seconds) for one in samples}
 
 
 def sampled_since(
-    *seconds: int, ends: tuple[dict[int, int], ...], view: Any = VIEW, asked: Asked | None = None
+    *seconds: int, ends: tuple[dict[int, int], ...], view: Any = VIEW, asked: Asked | None = None, start: int = 1
 ) -> Asked:
     """Leaders that were asked so many seconds ago, and answered a second later."""
     asked = asked or Asked()
     for ago, each in zip(seconds, ends, strict=True):
         moment = asked.present - ago * SECOND
         asked.round(moment, view)
-        asked.answer(ONE, each, view, read_at=moment + SECOND)
+        asked.answer(ONE, each, view, start=start, read_at=moment + SECOND)
         asked.answer(TWO, {}, view)
         asked.round(moment + 1, view)
     return asked
@@ -255,6 +280,31 @@ def test_a_topic_that_was_created_again_under_its_name_has_no_seconds_of_the_one
     assert seconds_of(again, {0: 12}, view) == {0: (0, 0.0)}
 
 
+def test_what_was_deleted_is_nothing_that_a_group_could_read() -> None:
+    ends = ({0: 10}, {0: 110}, {0: 110})
+    assert seconds_of(sampled_since(31, 21, 11, ends=ends), {0: 5})[0] == (105, None)
+    assert seconds_of(sampled_since(31, 21, 11, ends=ends, start=60), {0: 5})[0] == (50, pytest.approx(24.95))
+    assert seconds_of(sampled_since(31, 21, 11, ends=ends, start=110), {0: 5})[0] == (0, 0.0)
+
+
+def test_the_end_of_a_round_was_read_after_the_commits_of_the_round_before() -> None:
+    """What both rounds say is in one order by the time of the samples, so that only the second one is a claim."""
+    asked, rows = sampled_since(31, 21, ends=({0: 100}, {0: 40})), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "monotonic", lambda: asked.present)
+        for age, collected_at in ((11, 100 * SECOND), (1, 110 * SECOND)):
+            moment = Micros(asked.present - age * SECOND)
+            asked.round(moment)
+            asked.answer(ONE, {0: 40}, read_at=moment, asked_at=moment)
+            asked.answer(TWO, {}, asked_at=moment)
+            asked.round(moment + 1)
+            (sample,) = offsets_of(asked, {0: 100}, collected_at=Micros(collected_at))
+            rows.append(readings_of(sample))
+    first = position_after(None, rows[0])
+    assert (rows[0].positions_at, first.beyond) == (89 * SECOND, None)
+    assert (rows[1].positions_at, position_after((rows[0], first), rows[1]).beyond) == (109 * SECOND, 60)
+
+
 def answered(asked: Asked, committed: dict[str, Any], denied: tuple[str, ...] = ()) -> Any:
     """What the work of a question returns for these groups."""
     work = next(work for kind, _, work in asked.questions if kind == "groups")
@@ -289,6 +339,27 @@ def test_a_group_without_a_name_as_old_clients_commit_to_is_one_of_them() -> Non
     answer = answered(asked, {"": {"orders": {0: 3}}, "g ü": {"orders": {0: 4}}})
     groups, offsets = shown(asked, BrokerAnswer("groups", ONE, Micros(1), answer))
     assert (groups.arrays["group"], offsets.arrays["group"]) == (("", "g ü"), ("", "g ü"))
+
+
+def test_a_group_whose_commits_are_not_said_has_no_position_instead_of_one_without_a_commit() -> None:
+    """Its coordinator is loading, or has just lost it; and before Kafka 4.2 no broker has offsets of share groups."""
+    asked = ready()
+    owners = {"orders": {0: "app"}}
+    listed = {
+        "read": DescribedGroup("classic", "Stable", 1, "range", owners),
+        "loading": DescribedGroup("classic", "Stable", 1, "range", owners),
+        "shared": DescribedGroup("share", "Stable", 1, "simple", owners),
+    }
+    values = (GroupValues(0, "read", {}), GroupValues(14, "loading", {}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "list_groups", lambda _: listed)
+        patch.setattr(module, "describe_groups", lambda _, groups: (groups, ()))
+        patch.setattr(module, "committed_offsets", lambda *_: values)
+        patch.setattr(module, "share_offsets", lambda *_: ())
+        answer = next(work for kind, _, work in asked.questions if kind == "groups")(Versions(9))
+    observed = [*singly(shown(asked, BrokerAnswer("groups", ONE, Micros(1), answer)))]
+    assert {one.group for one in observed if isinstance(one, GroupObserved)} == listed.keys()
+    assert [one.group for one in observed if isinstance(one, GroupOffsetsObserved)] == ["read"]
 
 
 def test_brokers_before_the_request_of_many_groups_are_not_asked() -> None:

@@ -197,6 +197,11 @@ def number_of(word: str) -> int | None:
 NAMES = {"classic", "consumer", "fresh", "idle", "empty", "some", "below", "shared"}
 
 
+def difference(row: dict[str, Any]) -> int | None:
+    """What Kafka's tool calls lag."""
+    return None if row["committed_offset"] is None else row["high_watermark"] - row["committed_offset"]
+
+
 def whole(collecting: Collecting) -> Tables:
     return collecting.until(
         lambda tables: (
@@ -210,11 +215,14 @@ def whole(collecting: Collecting) -> Tables:
 
 def test_the_tables_equal_what_kafkas_own_tools_print_at_rest(cluster: Sandbox, collecting: Collecting) -> None:
     tables = whole(collecting)
-    columns = ("committed_offset", "high_watermark", "lag", "member")
-    ours = {
-        (row["group"], row["topic"], row["partition"]): tuple(row[name] for name in columns)
+    rows = {
+        (row["group"], row["topic"], row["partition"]): row
         for row in tables["group_offsets"]
         if row["group_protocol"] != "share"
+    }
+    ours = {
+        key: (row["committed_offset"], row["high_watermark"], difference(row), row["member"])
+        for key, row in rows.items()
     }
     theirs = {
         (row["GROUP"], row["TOPIC"], int(row["PARTITION"])): (
@@ -229,6 +237,9 @@ def test_the_tables_equal_what_kafkas_own_tools_print_at_rest(cluster: Sandbox, 
         **dict.fromkeys(("classic", "consumer", "fresh", "empty", "below"), PARTITIONS),
         "some": 2,
     }
+    differing = {key[0]: row["lag"] for key, row in rows.items() if row["lag"] != difference(row)}
+    assert differing == {"below": 10}, "Kafka's tool counts what was deleted"
+    assert {row["beyond"] for row in rows.values() if row["committed_offset"] is not None} == {0}
     lost = {row["group"]: row["records_lost"] for row in tables["group_offsets"] if row["committed_offset"] is not None}
     assert lost == {"classic": 0, "consumer": 0, "empty": 0, "some": 0, "below": 7}
 

@@ -7,7 +7,7 @@ transactions, and brokers of two versions.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -95,6 +95,16 @@ class Sampled:
             assert not late, (what, late)
             assert time.monotonic() < deadline, (what, found)
 
+    def until(self, holds: Callable[[dict[str, Any]], bool], what: str) -> list[dict[str, Any]]:
+        """Wait until a position of a group is as it should be; return all that are."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := [row for row in self.rows("group_offsets") if holds(row)]):
+            assert time.monotonic() < deadline, what
+            observed = self.source.poll(Micros(time.time_ns() // 1_000))
+            self._batch.apply(published(observed, self._count))
+            self._count += len(observed)
+        return found
+
     def rows(self, table: str) -> list[dict[str, Any]]:
         return rows(self._folder, table)
 
@@ -178,6 +188,10 @@ def test_groups_with_odd_names_and_offsets_beyond_the_end(cluster: Sandbox, samp
     beyond = [row for row in sampled.rows("group_offsets") if row["committed_offset"] == 10_000]
     assert len(beyond) == len(NAMES)
     assert {(row["lag"], row["records_lost"]) for row in beyond} == {(0, 0)}
+    beyond = sampled.until(
+        lambda row: row["committed_offset"] == 10_000 and bool(row["beyond"]), "an end that was read after the commit"
+    )
+    assert {row["beyond"] + row["high_watermark"] for row in beyond} == {10_000}
     for name in NAMES[:3]:
         admin.delete_consumer_groups([name])[name].result(30)
     assert sampled.equal("some are gone").groups.keys() == {*NAMES[3:]}

@@ -9,6 +9,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.sample_blocks import (
     SAMPLES_PER_BLOCK,
     BrokerGroupOffsetsObserved,
@@ -18,12 +19,12 @@ from streaming.contracts.sample_blocks import (
 from streaming.errors import InvalidObservation
 from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT16, INT32, INT64
-from streaming.sources.source import AT_ONCE
+from streaming.sources.source import AT_ONCE, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from streaming.contracts.identifiers import BrokerId, Micros, TopicId
+    from streaming.contracts.identifiers import BrokerId, TopicId
     from streaming.sources.protocol.connection import Connection
     from streaming.sources.protocol.primitives import ByteReader
     from streaming.sources.samples.groups.described import DescribedGroup
@@ -38,10 +39,14 @@ class CoordinatorAnswer:
         groups: by name.
         committed: their offsets, by name of the group.
         lags: of share groups, by name of the group.
+        starts: of share groups, the offsets before which everything is done, by name of the group.
         denied: groups that may not be described.
         left: groups of the round that have yet to be asked for.
+        unread: groups of which it did not say what they have committed: whether anything, is unknown.
         topic_ids: when it was asked.
         positions: of the partitions, by field of a sample, topic and partition.
+        positions_asked_at: when the first leader was asked for them, by the monotonic clock; None without any.
+        positions_at: the same as a time of the envelope.
         read_at: when it was asked for committed offsets, by the monotonic clock.
         lag_seconds: of the partitions where it is not unknown, by name of the group.
     """
@@ -49,30 +54,49 @@ class CoordinatorAnswer:
     groups: Mapping[str, DescribedGroup]
     committed: Mapping[str, ByTopic] = field(default_factory=dict)
     lags: Mapping[str, ByTopic] = field(default_factory=dict)
+    starts: Mapping[str, ByTopic] = field(default_factory=dict)
     denied: tuple[str, ...] = ()
     left: Mapping[str, DescribedGroup] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     positions: Mapping[str, ByTopic] = field(default_factory=dict)
+    positions_asked_at: Micros | None = None
+    positions_at: Micros | None = None
     read_at: Micros = AT_ONCE
     lag_seconds: Mapping[str, Mapping[str, Mapping[int, float]]] = field(default_factory=dict)
 
 
-def with_lag_seconds(
-    answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId], high_watermarks: HighWatermarks
+def timed(
+    answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId], high_watermarks: HighWatermarks, shown_at: Micros
 ) -> CoordinatorAnswer:
-    """Return the answer with for how long each group could have read what it has not, by the same clock."""
-    ends = answer.positions.get("high_watermark", {})
+    """Return the answer with its times.
+
+    Args:
+        answer: of a coordinator.
+        topic_ids: by topic; what is of another topic has no lag in seconds.
+        high_watermarks: since when offsets could be read; what was deleted cannot be.
+        shown_at: the time of the envelope, which is the present.
+    """
+    ends, log_starts = (answer.positions.get(name, {}) for name in ("high_watermark", "log_start_offset"))
+    asked_at = answer.positions_asked_at
     return replace(
         answer,
+        positions_at=None if asked_at is None else Micros(shown_at - (monotonic() - asked_at)),
         lag_seconds={
             group: {
-                topic: high_watermarks.lag_seconds(topic_ids[topic], committed, ends[topic], answer.read_at)
-                for topic, committed in by_topic.items()
+                topic: high_watermarks.lag_seconds(
+                    topic_ids[topic], _passed(offsets, log_starts.get(topic, {})), ends[topic], answer.read_at
+                )
+                for topic, offsets in by_topic.items()
                 if topic in topic_ids and topic in ends
             }
-            for group, by_topic in answer.committed.items()
+            for group, by_topic in (*answer.committed.items(), *answer.starts.items())
         },
     )
+
+
+def _passed(offsets: Mapping[int, int], log_starts: Mapping[int, int]) -> dict[int, int]:
+    return {number: max(offset, log_starts.get(number, offset)) for number, offset in offsets.items()}
 
 
 class _Piece(NamedTuple):
@@ -115,9 +139,9 @@ def group_offset_blocks(
         topic_ids: by topic; what is of another topic is left out.
         envelope: the fields that all observations share.
     """
-    pieces = [piece for name in answer.groups for piece in _pieces(name, answer, topic_ids)]
+    pieces = [piece for name in answer.groups.keys() - answer.unread for piece in _pieces(name, answer, topic_ids)]
     for packed in _packed(sorted(pieces, key=itemgetter(0))):
-        yield _block(broker, packed, answer.groups, envelope)
+        yield _block(broker, packed, answer, envelope)
 
 
 def _pieces(name: str, answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId]) -> Iterator[_Piece]:
@@ -125,6 +149,7 @@ def _pieces(name: str, answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicI
     own: dict[str, Mapping[str, Mapping[int, Any]]] = {
         "member": answer.groups[name].owners,
         "committed_offset": answer.committed.get(name, {}),
+        "start_offset": answer.starts.get(name, {}),
         "lag": answer.lags.get(name, {}),
         "lag_seconds": answer.lag_seconds.get(name, {}),
     }
@@ -151,9 +176,9 @@ def _packed(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
 
 
 def _block(
-    broker: BrokerId, pieces: list[_Piece], groups: Mapping[str, DescribedGroup], envelope: Mapping[str, Any]
+    broker: BrokerId, pieces: list[_Piece], answer: CoordinatorAnswer, envelope: Mapping[str, Any]
 ) -> BrokerGroupOffsetsObserved:
-    described = [groups[piece.key[0]] for piece in pieces]
+    described = [answer.groups[piece.key[0]] for piece in pieces]
     arrays = {
         "group": tuple(piece.key[0] for piece in pieces),
         "group_protocol": tuple(group.protocol for group in described),
@@ -161,6 +186,7 @@ def _block(
         "members": tuple(group.members for group in described),
         "topic_id": tuple(piece.key[1] for piece in pieces),
         "topic": tuple(piece.key[2] for piece in pieces),
+        "positions_at": (answer.positions_at,) * len(pieces),
         **{
             name: tuple(chain.from_iterable(piece.columns[name] for piece in pieces))
             for name in (pieces[0].columns if pieces else ())
@@ -176,13 +202,13 @@ def _block(
 
 # The committed offsets of many groups of one coordinator: OffsetFetch 8 and 9 (KIP-709), all topics in one request.
 #
-# Of share groups their lag, as the coordinator counts it: DescribeShareGroupOffsets 1 (KIP-1226). It does not follow
-# from the start offset of a share partition, behind which records are processed in any order.
+# Of share groups the start offset of each partition, and their lag as the coordinator counts it, which does not follow
+# from it, because what is behind it is processed in any order: DescribeShareGroupOffsets 1 (KIP-1226).
 
 
 if TYPE_CHECKING:
     ByTopic = dict[str, dict[int, int]]
-    """Offset or lag by topic and partition."""
+    """Offset or lag, by topic and partition."""
 
 OFFSET_FETCH: Final = 9
 SHARE_OFFSETS: Final = 90
@@ -197,7 +223,7 @@ _EMPTY: Final = 1
 
 
 class GroupValues(NamedTuple):
-    """The offsets of one group, or its lags; with an error of Kafka there are none."""
+    """The offsets of one group; with an error of Kafka there are none."""
 
     error: int
     group: str
@@ -215,8 +241,17 @@ def committed_offsets(connection: Connection, groups: Iterable[str]) -> tuple[Gr
     return RawResponse(_read).value_of(connection, RawRequest(OFFSET_FETCH, version, body))
 
 
-def share_lags(connection: Connection, groups: Iterable[str]) -> tuple[GroupValues, ...]:
-    """Ask a coordinator for the lag of share groups; none before Kafka 4.2.
+class ShareValues(NamedTuple):
+    """The start offsets of one share group, and its lags; with an error of Kafka there are none."""
+
+    error: int
+    group: str
+    starts: ByTopic
+    lags: ByTopic
+
+
+def share_offsets(connection: Connection, groups: Iterable[str]) -> tuple[ShareValues, ...]:
+    """Ask a coordinator for the offsets and the lag of share groups; none before Kafka 4.2.
 
     Raises:
         ConnectionRefused: it does not respond.
@@ -269,27 +304,29 @@ def _partition(reader: ByteReader) -> tuple[int, ...]:
     return number, offset, epoch, length, error
 
 
-def _read_shares(reader: ByteReader) -> tuple[GroupValues, ...]:
+def _read_shares(reader: ByteReader) -> tuple[ShareValues, ...]:
     reader.number(INT32)  # the time for which the request was throttled
     return reader.array(lambda: _share_group(reader)) or ()
 
 
-def _share_group(reader: ByteReader) -> GroupValues:
+def _share_group(reader: ByteReader) -> ShareValues:
     group, topics = reader.string(), reader.array(lambda: _share_topic(reader)) or ()
     error, _ = reader.number(INT16), reader.nullable_string()
     reader.tags()
-    return GroupValues(error, group, dict(topics))
+    starts = {topic: {number: start for number, start, _ in of_topic if start >= 0} for topic, of_topic in topics}
+    lags = {topic: {number: lag for number, _, lag in of_topic if lag >= 0} for topic, of_topic in topics}
+    return ShareValues(error, group, starts, lags)
 
 
-def _share_topic(reader: ByteReader) -> tuple[str, dict[int, int]]:
+def _share_topic(reader: ByteReader) -> tuple[str, list[tuple[int, int, int]]]:
     topic, _ = reader.string(), reader.raw(16)  # its id
     records = reader.array(lambda: _share_partition(reader)) or ()
     reader.tags()
-    return topic, {number: lag for number, lag, error in records if not error and lag >= 0}
+    return topic, [(number, start, lag) for number, start, lag, error in records if not error]
 
 
-def _share_partition(reader: ByteReader) -> tuple[int, int, int]:
-    (number, _, _), lag = reader.structure(_HEAD), reader.number(INT64)
+def _share_partition(reader: ByteReader) -> tuple[int, int, int, int]:
+    (number, start, _), lag = reader.structure(_HEAD), reader.number(INT64)
     error, _ = reader.number(INT16), reader.nullable_string()
     reader.tags()
-    return number, lag, error
+    return number, start, lag, error

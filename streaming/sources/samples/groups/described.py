@@ -49,7 +49,7 @@ class DescribedGroup:
         state: as its coordinator reports it.
         members: how many; None where it is not described.
         assignor: None while nothing is assigned.
-        owners: the client ids of members, by the partitions that they may read.
+        owners: the client ids of members, by the partitions that they may read; of several one of them.
     """
 
     protocol: str
@@ -213,9 +213,9 @@ def _sharing(reader: ByteReader, _version: int) -> Description:
     def member() -> tuple[str, Share]:
         reader.string()  # its id
         reader.nullable_string()  # its rack
-        client, _ = _client(reader), _share_of(reader)
+        client, share = _client(reader), _share_of(reader)
         reader.tags()
-        return client, ()  # several members may read a partition: it has no owner
+        return client, share  # several members may read a partition: one of them stands for all
 
     return _of_epochs(reader, member)
 

@@ -7,16 +7,16 @@ too small by what was written between the two readings, of a leader that does no
 one interval of offsets and the timeout of a request; after that its positions, and with them lag, are unknown. A
 group that moves to another coordinator may be in no answer for a round.
 
-Lag in seconds is for how long the first record that the group has not read could have been read. It follows from when
-the high watermark passed the committed offset, and is as wrong as that: see
-:mod:`streaming.sources.samples.high_watermarks`; and by the time that the two requests take, too small.
+Lag in seconds is for how long the first offset that the group has not passed could have been read. It follows from when
+the high watermark passed it, and is as wrong as that: see :mod:`streaming.sources.samples.high_watermarks`; and by the
+time that the two requests take, too small. What follows from all this: :mod:`streaming.contracts.group_positions`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import Micros
 from streaming.errors import ConnectionRefused
@@ -30,8 +30,8 @@ from streaming.sources.samples.groups.blocks import (
     committed_offsets,
     group_blocks,
     group_offset_blocks,
-    share_lags,
-    with_lag_seconds,
+    share_offsets,
+    timed,
 )
 from streaming.sources.samples.groups.described import (
     GROUP_AUTHORIZATION_FAILED,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from streaming.contracts.sample_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection
-    from streaming.sources.samples.groups.blocks import ByTopic, GroupValues
+    from streaming.sources.samples.groups.blocks import ByTopic, ShareValues
     from streaming.sources.samples.kind import Ask, BrokerAnswer
     from streaming.sources.samples.offsets import OffsetsKind
 
@@ -102,7 +102,7 @@ class GroupsKind:
         if not asked:
             return
         self._names = {broker: names for broker, names in self._names.items() if broker in view.brokers}
-        positions = self._offsets.positions(view.topic_ids)
+        positions = _Positions(self._offsets.positions(view.topic_ids), self._offsets.positions_asked_at)
         for broker, each in asked:
             work = partial(_answer, self._is_included, view.topic_ids, positions, piece=each.piece())
             if ask(KIND, broker, work) and each.round is not None:
@@ -158,17 +158,24 @@ class GroupsKind:
         topic_ids = {topic: each for topic, each in coordinated.topic_ids.items() if view.topic_ids.get(topic) == each}
         groups = {name: _with_partitions_that_exist(group, view) for name, group in coordinated.groups.items()}
         coordinated = replace(coordinated, groups=groups)
-        timed = with_lag_seconds(coordinated, topic_ids, self._offsets.high_watermarks)
+        coordinated = timed(coordinated, topic_ids, self._offsets.high_watermarks, envelope["collected_at"])
         return [
             *group_blocks(broker, coordinated.groups, envelope),
-            *group_offset_blocks(broker, timed, topic_ids, envelope),
+            *group_offset_blocks(broker, coordinated, topic_ids, envelope),
         ]
+
+
+class _Positions(NamedTuple):
+    """Positions of partitions, as ``CoordinatorAnswer.positions``, and when the first leader was asked for them."""
+
+    read: Mapping[str, ByTopic]
+    asked_at: Micros | None
 
 
 def _answer(
     is_included: Callable[[str], bool],
     topic_ids: Mapping[str, TopicId],
-    positions: Mapping[str, ByTopic],
+    positions: _Positions,
     connection: Connection,
     *,
     piece: GroupsPiece,
@@ -184,15 +191,24 @@ def _answer(
     committing = [name for name, group in groups.items() if group.protocol != SHARE]
     read_at = monotonic()
     committed = committed_offsets(connection, committing) if committing else ()
-    lags = _lags(connection, sharing) if sharing else ()
+    shared = _share_offsets(connection, sharing) if sharing else ()
     return CoordinatorAnswer(
         groups,
         committed={one.group: one.values for one in committed if not one.error},
-        lags={one.group: one.values for one in lags if not one.error},
-        denied=(*denied, *(one.group for one in (*committed, *lags) if one.error == GROUP_AUTHORIZATION_FAILED)),
+        lags={one.group: one.lags for one in shared if not one.error},
+        starts={one.group: one.starts for one in shared if not one.error},
+        denied=(
+            *denied,
+            *(one.group for one in committed if one.error == GROUP_AUTHORIZATION_FAILED),
+            *(one.group for one in shared if one.error == GROUP_AUTHORIZATION_FAILED),
+        ),
+        unread=frozenset(groups)
+        - {one.group for one in committed if not one.error}
+        - {one.group for one in shared if not one.error},
         left=left,
         topic_ids=topic_ids,
-        positions=positions,
+        positions=positions.read,
+        positions_asked_at=positions.asked_at,
         read_at=read_at,
     )
 
@@ -209,10 +225,10 @@ def _with_partitions_that_exist(group: DescribedGroup, view: ClusterView) -> Des
     return replace(group, owners=owners)
 
 
-def _lags(connection: Connection, groups: Sequence[str]) -> tuple[GroupValues, ...]:
-    """Ask for the lag of share groups, last of all: a coordinator asks other brokers for it, of which one may hang."""
+def _share_offsets(connection: Connection, groups: Sequence[str]) -> tuple[ShareValues, ...]:
+    """Ask for those of share groups, last of all: a coordinator asks other brokers for their lag, which may hang."""
     try:
-        return share_lags(connection, groups)
+        return share_offsets(connection, groups)
     except ConnectionRefused:
         connection.close()  # its next answer would be unknown
         return ()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import NO_BROKER, Micros
 from streaming.contracts.sample_blocks import BrokerGroupsObserved, reported
-from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_offset_blocks, with_lag_seconds
+from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_offset_blocks, timed
 from streaming.sources.samples.groups.described import DescribedGroup
 from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import Timer, monotonic
@@ -42,9 +42,10 @@ ACTIVE_MICROS: Final = 60_000_000
 class _Read(NamedTuple):
     """Result of a reading and its begin: the ids of the topics, and the positions of their partitions before.
 
-    ``read_at`` is by the monotonic clock.
+    ``asked_at``, when the first leader was asked for these, and ``read_at`` are by the monotonic clock.
     """
 
+    asked_at: Micros | None
     read_at: Micros
     topic_ids: Mapping[str, TopicId]
     positions: Mapping[str, ByTopic]
@@ -88,8 +89,8 @@ class SparkGroupsKind:
         """Read all of them when the time has come."""
         if moment < self._offsets.leaders_until or not self._due.take_due(moment):
             return
-        positions = self._offsets.positions(view.topic_ids)
-        ask(KIND, NO_BROKER, partial(_read, self._folders, view.topic_ids, positions))
+        asked = self._offsets.positions_asked_at, view.topic_ids, self._offsets.positions(view.topic_ids)
+        ask(KIND, NO_BROKER, partial(_read, self._folders, *asked))
 
     def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:
         """Return the queries, and report what is wrong with a checkpoint if it was so the last time, too."""
@@ -141,7 +142,11 @@ class _LastingProblems:
 
 
 def _read(
-    folders: Mapping[str, Path], topic_ids: Mapping[str, TopicId], positions: Mapping[str, ByTopic], _connection: object
+    folders: Mapping[str, Path],
+    asked_at: Micros | None,
+    topic_ids: Mapping[str, TopicId],
+    positions: Mapping[str, ByTopic],
+    _connection: object,
 ) -> _Read:
     read_at, checkpoints = monotonic(), dict[str, Checkpoint | CheckpointUnreadable]()
     for name, folder in folders.items():
@@ -149,7 +154,7 @@ def _read(
             checkpoints[name] = read_checkpoint(folder)
         except CheckpointUnreadable as reason:
             checkpoints[name] = reason
-    return _Read(read_at, topic_ids, positions, checkpoints)
+    return _Read(asked_at, read_at, topic_ids, positions, checkpoints)
 
 
 def _problems_of(name: str, checkpoint: Checkpoint, topic_ids: Mapping[str, TopicId], moved: set[str]) -> Iterator[str]:
@@ -187,10 +192,11 @@ def _blocks(
         committed={name: each.committed for name, each in checkpoints.items()},
         topic_ids=read.topic_ids,
         positions=read.positions,
+        positions_asked_at=read.asked_at,
         read_at=read.read_at,
     )
-    timed = with_lag_seconds(answer, topic_ids, high_watermarks)
-    yield from group_offset_blocks(NO_BROKER, timed, topic_ids, envelope)
+    shown = timed(answer, topic_ids, high_watermarks, envelope["collected_at"])
+    yield from group_offset_blocks(NO_BROKER, shown, topic_ids, envelope)
 
 
 # A checkpoint of Spark Structured Streaming: how far its query has come in the topics of Kafka that it reads.

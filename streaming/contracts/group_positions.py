@@ -1,0 +1,187 @@
+"""The position of a group in a partition: behind or beyond the end, what it lost, since when it stands still.
+
+The rule, as a fold over samples. Who reads, and what is wrong, follows from its newest row: ``group_readers``. Pure.
+"""
+
+# Theory of operation
+#
+# - One signed position. A group has passed what lies before max(committed, log start). ``lag`` is what lies between
+#   that and the end, never negative; ``beyond`` is by how much the committed offset exceeds the end, never negative.
+#   Kafka's own tool shows end - committed: it counts what is deleted as lag, and what is beyond as a negative one.
+# - A sample reads the log start, then the high watermark, then the last stable offset at the leader, and after these
+#   the committed offset at the coordinator. So lag is never too large, and too small by what was written in between.
+#   What the log start exceeds in a committed offset that was read later is lost unread, as of this commit.
+# - *Beyond* needs the other order: an end that was read after the committed offset. That is the end of a sample and the
+#   committed offset of the one before, by ``positions_at`` and the time of the earlier sample, of one source, so that
+#   one clock compares them. Of both committed offsets the smaller one counts: a group that reads on passes the end that
+#   was read before, however fast, and is never beyond.
+# - *Lost* is a rise: what the log start has passed since the sample before and neither commit had reached. It is added
+#   up, with its time; it does not shrink when the group moves on, and a drained topic adds nothing. What was lost
+#   before the first sample counts, without a time. A group that is set back to what was deleted loses nothing.
+# - *Reading* is a property of a partition. A member owns it; or, of a consumer without membership (``assign``), its
+#   committed offset was seen to move, and no member owned it for a day. In a rebalance no member owns it, so the last
+#   owner counts for a while; in a stable group a partition without an owner was left.
+# - *Standing still*: the same committed offset, and something below the last stable offset that it has not passed,
+#   since the first such sample. What cannot be read is no reason: an open transaction is beyond the last stable
+#   offset; a single offset may be the marker that ends a transaction; and where transactions were seen, all of them may
+#   be aborted, so more must have arrived since.
+# - Offsets are not records: markers, aborted records and what compaction removed have offsets, too.
+# - A share group commits nothing. It has a start offset, before which everything is done, and a lag that its
+#   coordinator counts; what it lost is unknown. All else follows in the same way.
+# - What is unknown is None, and carries over: a leader that does not answer neither begins nor ends anything.
+# - A position is in the row of its newest sample, so it survives restarts, and no cut of a log into batches changes it.
+#
+# Invariant: whatever is read, committed, appended and deleted between two readings, ``beyond`` and ``records_lost``
+# never exceed the truth at some moment between them. tests/contracts/test_group_positions.py; the twin on Arrow columns
+# is ``delta.samples.group_positions``.
+
+from __future__ import annotations
+
+from typing import Annotated, Final, NamedTuple
+
+from streaming.contracts.columns import Long
+from streaming.contracts.identifiers import Micros, Offset
+
+
+class GroupReadings(NamedTuple):
+    """Readings of one sample: of a partition by its leader, then of a group in it by the coordinator.
+
+    Attributes:
+        at: when the sample was complete, UTC microseconds.
+        positions_at: when the leader was asked, at the earliest.
+        source: whose clock that is.
+        committed_offset, start_offset: the latter of a share group.
+        member: the owner of the partition; None for none.
+        share_lag: of a share group, as its coordinator counts.
+    """
+
+    at: Micros
+    source: str
+    positions_at: Micros | None = None
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    committed_offset: int | None = None
+    start_offset: int | None = None
+    member: str | None = None
+    share_lag: int | None = None
+
+    @property
+    def offset(self) -> int | None:
+        """The first offset that the group has not passed."""
+        return self.start_offset if self.committed_offset is None else self.committed_offset
+
+
+class GroupPosition(NamedTuple):
+    """Conclusions from the samples of a group in a partition; these are columns of ``group_offsets``."""
+
+    lag: Annotated[
+        Offset | None,
+        "offsets up to the high watermark that it has not passed, those that are deleted left out, never negative",
+    ] = None
+    stable_lag: Annotated[Offset | None, "the same up to the last stable offset: what read_committed can get"] = None
+    beyond: Annotated[
+        Offset | None, "offsets by which it stands beyond the high watermark, by an end that was read later; else 0"
+    ] = None
+    records_lost: Annotated[
+        Long | None, "offsets that were deleted before it committed them, added up; null of a share group"
+    ] = None
+    lost_at: Annotated[Micros | None, "sample that showed the last of them; null if that was before the first"] = None
+    deleted_to: Annotated[Offset | None, "largest log start offset of its samples"] = None
+    committed_at: Annotated[Micros | None, "sample in which its committed offset was last seen to move forward"] = None
+    owned_at: Annotated[Micros | None, "newest sample in which a member owned the partition"] = None
+    standing_since: Annotated[
+        Micros | None,
+        "first sample since which its committed offset has stood still below the last stable offset; null if not",
+    ] = None
+    standing_end: Annotated[Offset | None, "last stable offset in that sample"] = None
+    is_transactional: Annotated[bool | None, "a transaction was seen open in the partition"] = None
+
+
+NOTHING: Final = GroupPosition()
+
+
+def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: GroupReadings) -> GroupPosition:
+    """Return the position after one more sample.
+
+    Args:
+        before: the sample before, and the position after it; None for none.
+        now: this sample.
+    """
+    last, position = before or (None, NOTHING)
+    lag, stable_lag = (_lag(now, end) for end in (now.high_watermark, now.last_stable_offset))
+    records_lost, lost_at = _lost(last, position, now)
+    moved = last is not None and now.offset is not None and (last.offset is None or now.offset > last.offset)
+    since, end = _standing(last, position, now, stable_lag)
+    starts = [each for each in (position.deleted_to, now.log_start_offset) if each is not None]
+    return GroupPosition(
+        lag=lag,
+        stable_lag=stable_lag,
+        beyond=_beyond(last, position, now),
+        records_lost=records_lost,
+        lost_at=lost_at,
+        deleted_to=Offset(max(starts)) if starts else None,
+        committed_at=now.at if moved else position.committed_at,
+        owned_at=position.owned_at if now.member is None else now.at,
+        standing_since=since,
+        standing_end=end,
+        is_transactional=_is_held(now) or position.is_transactional or False,
+    )
+
+
+def _passed(now: GroupReadings) -> int | None:
+    """Return up to where the group has passed everything: what was deleted counts; None while that is unknown."""
+    return None if now.offset is None or now.log_start_offset is None else max(now.offset, now.log_start_offset)
+
+
+def _lag(now: GroupReadings, end: int | None) -> Offset | None:
+    """Return the offsets up to an end; of a share group no more than its coordinator counts, and than there are."""
+    passed, counted = _passed(now), now.share_lag
+    distance = None if passed is None or end is None else Offset(max(0, end - passed))
+    if now.committed_offset is not None:
+        return distance
+    if counted is None or end is None:
+        return None
+    return Offset(counted if distance is None else min(counted, distance))
+
+
+def _beyond(last: GroupReadings | None, position: GroupPosition, now: GroupReadings) -> Offset | None:
+    committed, end = now.committed_offset, now.high_watermark
+    if committed is None or end is None:
+        return None
+    if committed <= end:
+        return Offset(0)
+    if last is None or last.committed_offset is None:
+        return None
+    if last.source == now.source and now.positions_at is not None and now.positions_at >= last.at:
+        return Offset(max(0, min(committed, last.committed_offset) - end))
+    return position.beyond if committed == last.committed_offset else None
+
+
+def _lost(last: GroupReadings | None, position: GroupPosition, now: GroupReadings) -> tuple[int | None, Micros | None]:
+    committed, log_start = now.committed_offset, now.log_start_offset
+    if committed is None or log_start is None:
+        return position.records_lost, position.lost_at
+    if position.records_lost is None or position.deleted_to is None:
+        return max(0, log_start - committed), None
+    before = last.committed_offset if last is not None else None
+    unread_from = max(committed, position.deleted_to, committed if before is None else before)
+    rise = max(0, log_start - unread_from)
+    return position.records_lost + rise, now.at if rise else position.lost_at
+
+
+def _standing(
+    last: GroupReadings | None, position: GroupPosition, now: GroupReadings, stable_lag: int | None
+) -> tuple[Micros | None, Offset | None]:
+    is_same = last is not None and now.offset is not None and last.offset == now.offset
+    if is_same and position.standing_since is not None and stable_lag != 0:
+        return position.standing_since, position.standing_end
+    if not stable_lag or now.last_stable_offset is None:
+        return None, None
+    return now.at, Offset(now.last_stable_offset)
+
+
+def _is_held(now: GroupReadings) -> bool:
+    """Return whether a transaction is open; the last stable offset was read after the high watermark."""
+    stable, end = now.last_stable_offset, now.high_watermark
+    return stable is not None and end is not None and stable < end

@@ -1,0 +1,158 @@
+"""Readers of a partition, and what is wrong with a group there: predicates of a row of ``group_offsets``.
+
+Theory: ``group_positions``. All of a row is as of its ``collected_at``. None is unknown: a row may not say.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming.contracts.topic_roles import TopicRole, role_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SECOND: Final = 1_000_000
+STANDING: Final = 900 * _SECOND
+"""So long a committed offset must stand still until the group is stuck there."""
+LOSING: Final = 900 * _SECOND
+"""So long after a loss the next may follow: brokers delete each five minutes (``log.retention.check.interval.ms``)."""
+REBALANCING: Final = 300 * _SECOND
+"""So long a partition may have no owner in a rebalance (``max.poll.interval.ms``)."""
+COMMITTING: Final = 3600 * _SECOND
+"""So long after its last commit a consumer without membership counts as a reader."""
+_STOPPED: Final = 24 * 3600 * _SECOND
+"""A commit so long after the last owner was seen is its own, when it closed, or of an operator who sets the offsets."""
+_A_MARKER: Final = 1
+_STABLE: Final = "Stable"
+
+
+class PartitionReader(StrEnum):
+    """Readers of a partition for a group."""
+
+    OWNER = "owner"
+    """A member."""
+    COMMITS = "commits"
+    """A consumer without membership: no member, but its committed offset moves."""
+    UNCOMMITTED = "uncommitted"
+    """A member that has never committed there."""
+    NONE = "none"
+    """Something was committed there, and it is not read any more."""
+    NEVER = "never"
+    """Nothing was committed there, and no member owns it: it has no row."""
+
+
+class GroupOffsetsRow(NamedTuple):
+    """Row of ``group_offsets``; times are UTC microseconds."""
+
+    group: str
+    topic: str
+    partition: int
+    group_state: str | None
+    members: int | None
+    member: str | None
+    committed_offset: int | None
+    start_offset: int | None
+    log_start_offset: int | None
+    last_stable_offset: int | None
+    high_watermark: int | None
+    lag: int | None
+    stable_lag: int | None
+    lag_seconds: float | None
+    beyond: int | None
+    records_lost: int | None
+    lost_at: int | None
+    committed_at: int | None
+    owned_at: int | None
+    standing_since: int | None
+    standing_end: int | None
+    is_transactional: bool | None
+    collected_at: int
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> GroupOffsetsRow:
+        """Take the columns out of a row, whose times are microseconds."""
+        return cls(*(row[name] for name in cls._fields))
+
+
+def has_offset(row: GroupOffsetsRow) -> bool:
+    """Return whether it has committed something, or is a share group that has begun."""
+    return row.committed_offset is not None or row.start_offset is not None
+
+
+def reader_of(row: GroupOffsetsRow) -> PartitionReader:
+    """Return who reads the partition."""
+    if _is_owned(row):
+        return PartitionReader.OWNER if has_offset(row) else PartitionReader.UNCOMMITTED
+    since, owned = row.committed_at, row.owned_at
+    commits = since is not None and row.collected_at - since <= COMMITTING
+    return (
+        PartitionReader.COMMITS
+        if commits and (owned is None or (since or 0) - owned > _STOPPED)
+        else PartitionReader.NONE
+    )
+
+
+def is_read(row: GroupOffsetsRow) -> bool:
+    """Return whether the partition is read for the group."""
+    return reader_of(row) is not PartitionReader.NONE
+
+
+def _is_owned(row: GroupOffsetsRow) -> bool:
+    """Return whether a member owns the partition, or did before a rebalance; in a stable group it was left.
+
+    While the coordinator does not describe the group, its last owner counts as in a rebalance.
+    """
+    if row.member is not None:
+        return True
+    is_recent = row.owned_at is not None and row.collected_at - row.owned_at <= REBALANCING
+    return is_recent and (row.members is None or row.group_state != _STABLE)
+
+
+def is_stuck(row: GroupOffsetsRow) -> bool | None:
+    """Return whether a partition is read, and its committed offset stands still below what can be read.
+
+    None while it is unknown what can be read. A single offset may be the marker that ends a
+    transaction; and what lies behind a commit in a partition with transactions may all be aborted, unless more
+    arrives.
+    """
+    since, end = row.standing_since, row.last_stable_offset
+    if since is None or row.collected_at - since < STANDING or not is_read(row):
+        return False
+    if end is None or row.standing_end is None or row.stable_lag is None:
+        return None
+    return (end - row.standing_end if row.is_transactional else row.stable_lag) > _A_MARKER
+
+
+def is_losing(row: GroupOffsetsRow) -> bool:
+    """Return whether a partition is read, and what its reader has not committed was deleted lately."""
+    committed, log_start = row.committed_offset, row.log_start_offset
+    if row.lost_at is None or row.collected_at - row.lost_at > LOSING or committed is None:
+        return False
+    return (log_start is None or committed < log_start) and is_read(row)
+
+
+def is_beyond(row: GroupOffsetsRow) -> bool | None:
+    """Return whether the group stands beyond the end of the log; None while that is unknown."""
+    return None if row.beyond is None else row.beyond > 0
+
+
+def retention_used(row: GroupOffsetsRow) -> float | None:
+    """Return which share of what is kept of a partition its reader has yet to read, 0 to 1.
+
+    None where nothing was deleted yet, it is not read, or something is unknown. None, too, where what was committed is
+    deleted by design (DeleteRecords): in repartition topics of Kafka Streams, and where the log starts at the commit.
+    """
+    start, end = row.log_start_offset, row.high_watermark
+    if row.lag is None or not start or end is None or end <= start or not is_read(row):
+        return None
+    if start == row.committed_offset or _role_of(row.topic) is TopicRole.STREAMS_REPARTITION:
+        return None
+    return min(1.0, row.lag / (end - start))
+
+
+@lru_cache(maxsize=10_000)
+def _role_of(topic: str) -> TopicRole | None:
+    return role_of(topic)

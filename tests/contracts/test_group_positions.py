@@ -1,0 +1,325 @@
+"""What is said of a group in a partition, against the truth that changes between any two readings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.contracts.group_positions import GroupPosition, GroupReadings, position_after
+from streaming.contracts.group_readers import (
+    COMMITTING,
+    LOSING,
+    REBALANCING,
+    STANDING,
+    GroupOffsetsRow,
+    PartitionReader,
+    is_beyond,
+    is_losing,
+    is_stuck,
+    reader_of,
+    retention_used,
+)
+from streaming.contracts.identifiers import Micros
+
+SECOND = 1_000_000
+ROUND = 10 * SECOND
+
+
+class Partition:
+    """A partition, a group in it, and what isrwatch reads of both, one step after the other."""
+
+    def __init__(
+        self, end: int = 0, committed: int | None = None, member: str | None = None, topic: str = "orders"
+    ) -> None:
+        self.topic, self.start, self.end, self.open = topic, 0, end, 0
+        self.committed, self.member, self.members, self.state = committed, member, 1, "Stable"
+        self.start_offset: int | None = None
+        self.at = Micros(1_000 * ROUND)
+        self.readings: GroupReadings | None = None
+        self.position = GroupPosition()
+
+    def set(self, **values: Any) -> Partition:
+        vars(self).update(values)
+        return self
+
+    def sample(self, *, between: Any = lambda: None, **unknown: None) -> GroupOffsetsRow:
+        """The leader is asked, something happens, the coordinator is asked; None is what one does not answer."""
+        self.at = Micros(self.at + ROUND)
+        positions = {"log_start_offset": self.start, "high_watermark": self.end,
+                     "last_stable_offset": self.end - self.open, "positions_at": Micros(self.at - 1)}  # fmt: skip
+        between()
+        group = {"committed_offset": self.committed, "start_offset": self.start_offset, "member": self.member}
+        values: dict[str, Any] = positions | group | unknown
+        share = None if self.start_offset is None else self.end - self.start_offset
+        now = GroupReadings(at=self.at, source="samples:a", share_lag=share, **values)
+        before = None if self.readings is None else (self.readings, self.position)
+        self.readings, self.position = now, position_after(before, now)
+        columns = now._asdict() | self.position._asdict()
+        rest = {"group": "g", "topic": self.topic, "partition": 0, "group_state": self.state, "members": self.members,
+                "lag_seconds": None}  # fmt: skip
+        return GroupOffsetsRow.of(rest | columns | {"collected_at": self.at})
+
+    def sampled(self, micros: int, each: Any = lambda: None) -> GroupOffsetsRow:
+        """Rounds for so long, each after something happened; the row of the last one."""
+        for _ in range(micros // ROUND + 1):
+            each()
+            row = self.sample()
+        return row
+
+
+# The truth, between any two readings.
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("append", "read", "delete", "truncate", "leader", "coordinator")), st.integers(1, 60_000)
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_what_is_beyond_and_what_is_lost_was_so_at_some_moment(steps: list[tuple[str, int]]) -> None:
+    """The group reads all, some or nothing; the log is deleted and truncated at any time, also between the readings."""
+    start = end = committed = read = 0
+    lost = most_beyond = 0
+    positions, at, before = (0, 0, 0), 0, None
+    for step, (kind, number) in enumerate(steps):
+        if kind == "append":
+            end += number
+        elif kind == "read":
+            read = committed = max(committed, start, min(end, committed + number))
+        elif kind == "delete":
+            gone = min(end, start + number)
+            lost += max(0, gone - max(committed, start))
+            start = max(start, gone)
+        elif kind == "truncate":
+            end = max(start, end - number)
+        elif kind == "leader":
+            positions, at = (start, end, end), step
+        else:
+            log_start, high_watermark, stable = positions
+            now = GroupReadings(at=Micros(step), source="a", positions_at=Micros(at), committed_offset=committed,
+                                log_start_offset=log_start, high_watermark=high_watermark,
+                                last_stable_offset=stable)  # fmt: skip
+            before = now, position_after(before, now)
+            found = before[1]
+            assert found.lag is not None
+            assert 0 <= found.lag <= max(0, high_watermark - log_start)
+            assert (found.records_lost or 0) <= lost
+            assert (found.beyond or 0) <= most_beyond
+            assert not (found.beyond and found.lag)
+        most_beyond = max(most_beyond, committed - end)
+    assert read == committed
+
+
+@given(st.lists(st.integers(1, 500_000), min_size=2, max_size=30), st.booleans())
+def test_a_group_that_reads_50_000_records_a_second_is_never_beyond_or_losing(
+    written: list[int],
+    is_deleted: bool,  # noqa: FBT001 - of Hypothesis
+) -> None:
+    """It commits between the two readings what is written between them, and what it has read is deleted."""
+    partition = Partition(member="app", committed=0)
+
+    def reads() -> None:
+        partition.end += 50_000
+        partition.committed = partition.end
+
+    for number in written:
+        partition.end += number
+        partition.start = partition.committed if is_deleted else 0
+        row = partition.sample(between=reads)
+        assert (row.beyond in {0, None}, row.records_lost, row.lag) == (True, 0, 0)
+        assert not is_beyond(row)
+        assert not is_losing(row)
+
+
+def test_lag_is_never_larger_than_what_the_leader_had_when_it_was_asked() -> None:
+    partition = Partition(end=100, committed=40)
+    assert partition.sample(between=lambda: partition.set(committed=150, end=150)).lag == 0
+    assert partition.sample().lag == 0
+
+
+# Rows of the trials.
+
+
+def test_a_drained_topic_has_no_lag_and_what_was_lost_there_is_news_for_a_while_only() -> None:
+    partition = Partition(end=100, committed=10, member="app")
+    partition.sample()
+    partition.set(start=100)
+    row = partition.sample()
+    assert (row.lag, row.records_lost, row.lost_at) == (0, 90, partition.at)
+    assert is_losing(row)
+    row = partition.sampled(LOSING + ROUND)
+    assert (row.lag, row.records_lost) == (0, 90)
+    assert not is_losing(row)
+    assert not is_stuck(row)
+
+
+def test_a_group_that_commits_above_the_log_start_loses_no_more_and_the_next_loss_is_added() -> None:
+    partition = Partition(end=200, committed=10, member="app")
+    partition.sample()
+    assert is_losing(partition.set(start=50).sample())
+    row = partition.set(committed=60).sample()
+    assert (row.records_lost, is_losing(row)) == (40, False)
+    row = partition.set(start=70).sample()
+    assert (row.records_lost, row.lost_at, is_losing(row)) == (50, partition.at, True)
+
+
+def test_what_was_lost_before_the_first_sample_has_no_time_and_what_is_set_back_is_not_lost() -> None:
+    row = Partition(end=200, committed=10, member="app").set(start=50).sample()
+    assert (row.records_lost, row.lost_at, is_losing(row)) == (40, None, False)
+    partition = Partition(end=200, committed=150, member="app").set(start=50)
+    partition.sample()
+    row = partition.set(committed=0).sample()
+    assert (row.records_lost, row.lag) == (0, 150)
+
+
+def test_a_loss_while_the_leader_does_not_answer_is_shown_with_its_next_answer() -> None:
+    partition = Partition(end=200, committed=10, member="app")
+    partition.sample()
+    unknown = dict.fromkeys(("log_start_offset", "high_watermark", "last_stable_offset"))
+    assert partition.set(start=50).sample(**unknown).records_lost == 0
+    row = partition.sample()
+    assert (row.records_lost, row.lost_at) == (40, partition.at)
+
+
+def test_a_group_that_stands_beyond_the_end_is_so_by_an_end_that_was_read_later() -> None:
+    """AdminClient commits 1000 on a topic of two records, with or without a member."""
+    partition = Partition(end=2, committed=1_000)
+    assert partition.sample().beyond is None, "no end was read after the commit yet"
+    row = partition.sample()
+    assert (row.beyond, row.lag, is_beyond(row)) == (998, 0, True)
+    assert partition.set(end=1_000).sample().beyond == 0
+    assert partition.set(committed=7).sample().beyond == 0
+
+
+def test_an_unclean_election_leaves_the_group_beyond_the_end_until_the_end_has_passed_it() -> None:
+    partition = Partition(end=60, committed=60, member="app")
+    assert partition.sample().beyond == 0
+    assert partition.set(end=10).sample().beyond == 50
+    assert partition.set(end=30).sample().beyond == 30
+    assert partition.set(end=61).sample().beyond == 0
+
+
+@pytest.mark.parametrize("source", ["samples:a", "samples:b"])
+def test_two_collectors_have_two_clocks_which_order_nothing(source: str) -> None:
+    early = GroupReadings(at=Micros(5), source="samples:a", committed_offset=9, high_watermark=9, log_start_offset=0)
+    later = early._replace(at=Micros(20), positions_at=Micros(10), high_watermark=3, source=source)
+    assert position_after((early, GroupPosition()), later).beyond == (6 if source == "samples:a" else None)
+
+
+def test_a_topic_that_a_living_group_has_left_is_read_by_nobody_at_once() -> None:
+    """It owns nothing there, in a stable group; its commit of a moment ago was its last one."""
+    partition = Partition(end=20, committed=10, member="app")
+    partition.sample()
+    partition.set(committed=20).sample()
+    row = partition.set(member=None, end=40).sample()
+    assert reader_of(row) is PartitionReader.NONE
+    partition.set(start=40)
+    row = partition.sampled(STANDING + ROUND, lambda: partition.set(end=partition.end + 10))
+    assert (is_stuck(row), is_losing(row), row.records_lost) == (False, False, 20)
+    assert retention_used(row) is None
+
+
+def test_a_group_between_two_assignments_still_owns_what_it_did() -> None:
+    partition = Partition(end=20, committed=10, member="app")
+    partition.sampled(STANDING)
+    row = partition.set(member=None, state="PreparingRebalance").sample()
+    assert (reader_of(row), is_stuck(row)) == (PartitionReader.OWNER, True)
+    assert reader_of(partition.sampled(REBALANCING)) is PartitionReader.NONE
+
+
+def test_a_replay_is_not_stuck_and_a_pause_is() -> None:
+    partition = Partition(end=2_000, committed=2_000, member="app")
+    partition.sampled(STANDING * 2)
+    partition.set(committed=0)
+    assert not is_stuck(partition.sample())
+    row = partition.sampled(STANDING * 2, lambda: partition.set(committed=(partition.committed or 0) + 3))
+    assert not is_stuck(row)
+    assert is_stuck(partition.sampled(STANDING))
+
+
+def test_a_record_that_arrives_after_hours_of_silence_does_not_make_a_group_stuck() -> None:
+    partition = Partition(end=20, committed=20, member="app")
+    partition.sampled(STANDING * 2)
+    row = partition.set(end=30).sample()
+    assert (row.standing_since, is_stuck(row)) == (partition.at, False)
+
+
+def test_a_gap_in_the_answers_of_a_leader_neither_ends_nor_begins_a_standstill() -> None:
+    partition = Partition(end=20, committed=10, member="app")
+    since = partition.sample().standing_since
+    unknown = dict.fromkeys(("log_start_offset", "high_watermark", "last_stable_offset"))
+    row = partition.sample(**unknown)
+    assert (row.standing_since, row.lag) == (since, None)
+    partition.sampled(STANDING)
+    assert is_stuck(partition.sample())
+    assert is_stuck(partition.sample(**unknown)) is None
+
+
+def test_nothing_that_cannot_be_read_makes_a_group_stand_still() -> None:
+    """The marker of the last transaction; records behind an open one; one that was aborted, after one was seen open."""
+    marker = Partition(end=2, committed=1, member="app")
+    assert not is_stuck(marker.sampled(STANDING * 2))
+
+    held = Partition(end=25, committed=5, member="app").set(open=20)
+    row = held.sampled(STANDING * 2)
+    assert (row.stable_lag, row.lag, is_stuck(row)) == (0, 20, False)
+
+    held.set(open=0)
+    assert not is_stuck(held.sampled(STANDING * 2)), "all of it may be aborted"
+    assert is_stuck(held.sampled(STANDING, lambda: held.set(end=held.end + 2)))
+
+
+def test_commits_are_the_reader_where_nobody_is_a_member() -> None:
+    """As of Flink's source: ``assign`` and commits; then it stands still, and an hour later it is gone."""
+    partition = Partition(end=100, committed=10).set(state="Empty")
+    assert reader_of(partition.sample()) is PartitionReader.NONE
+    row = partition.set(committed=20).sample()
+    assert (reader_of(row), row.committed_at) == (PartitionReader.COMMITS, partition.at)
+    assert is_stuck(partition.sampled(STANDING))
+    row = partition.sampled(COMMITTING)
+    assert (reader_of(row), is_stuck(row)) == (PartitionReader.NONE, False)
+
+
+@pytest.mark.parametrize("offset", [0, 70])
+def test_a_stopped_group_whose_offsets_are_set_is_not_read(offset: int) -> None:
+    partition = Partition(end=100, committed=40, member="app")
+    partition.sample()
+    partition.set(committed=50, member=None, members=0, state="Empty").sampled(REBALANCING + ROUND)
+    assert reader_of(partition.set(committed=offset).sample()) is PartitionReader.NONE
+
+
+def test_a_group_that_is_not_described_for_a_moment_has_its_last_owner() -> None:
+    partition = Partition(end=100, committed=40, member="app")
+    partition.sample()
+    assert reader_of(partition.set(member=None, members=None).sample()) is PartitionReader.OWNER
+    assert reader_of(partition.set(members=2).sample()) is PartitionReader.NONE
+
+
+def test_an_owner_that_never_committed_has_no_lag_and_no_loss() -> None:
+    row = Partition(end=100, member="app").sample()
+    assert (reader_of(row), row.lag, row.records_lost, row.beyond) == (PartitionReader.UNCOMMITTED, None, None, None)
+
+
+def test_a_share_group_has_the_lag_of_its_coordinator_but_no_more_than_there_is() -> None:
+    partition = Partition(end=100, member="app").set(start_offset=40)
+    row = partition.sample()
+    assert (row.lag, row.records_lost, row.beyond, reader_of(row)) == (60, None, None, PartitionReader.OWNER)
+    assert is_stuck(partition.sampled(STANDING))
+    assert not is_stuck(partition.set(start_offset=60).sample())
+    assert partition.set(start=100).sample().lag == 0
+
+
+@pytest.mark.parametrize(
+    ("topic", "committed", "used"),
+    [("orders", 50, 0.98), ("orders", 40, None), ("app-rekey-repartition", 50, None), ("orders", 30, 1)],
+)
+def test_what_is_deleted_once_it_was_committed_is_not_near_its_retention(
+    topic: str, committed: int, used: float | None
+) -> None:
+    partition = Partition(end=540, committed=committed, member="app", topic=topic).set(start=40)
+    assert retention_used(partition.sample()) == used

@@ -1,0 +1,104 @@
+"""Positions of groups: the rule in Arrow against the rule in Python, in any cut of a log into batches."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.contracts.group_positions import GroupPosition, GroupReadings, position_after
+from streaming.contracts.sample_tables import GROUP_OFFSETS
+from streaming.delta.log.definitions import arrow_schema
+from streaming.delta.log.queries import plain_type
+from streaming.delta.samples.newest import Newest
+from tests.examples import examples
+
+Row = dict[str, Any]
+PLAIN = pa.schema([pa.field(item.name, plain_type(item.type)) for item in arrow_schema(GROUP_OFFSETS)])
+OFFSET = st.none() | st.integers(0, 6) | st.integers(2**61, 2**61 + 3)
+SAMPLES = st.lists(
+    st.fixed_dictionaries({
+        "group": st.sampled_from("gh"),
+        "partition": st.integers(0, 1),
+        "collected_at": st.integers(1, 40),
+        "positions_at": st.none() | st.integers(0, 40),
+        "source": st.sampled_from(["samples:a", "samples:a", "samples:b"]),
+        "member": st.none() | st.just("app"),
+        "committed_offset": OFFSET,
+        "start_offset": st.none() | st.integers(0, 4),
+        "lag": st.none() | st.integers(0, 9),
+        "log_start_offset": OFFSET,
+        "high_watermark": OFFSET,
+        "last_stable_offset": OFFSET,
+    }),
+    max_size=25,
+)  # fmt: skip
+
+
+def readings(sample: Row) -> GroupReadings:
+    same = {name: sample[name] for name in GroupReadings._fields if name in sample}
+    return GroupReadings(at=sample["collected_at"], share_lag=sample["lag"], **same)
+
+
+def expected(samples: list[Row]) -> dict[tuple[str, int], GroupPosition]:
+    """One sample after the other; older and equally old ones are ignored."""
+    newest: dict[tuple[str, int], tuple[GroupReadings, GroupPosition]] = {}
+    for sample in samples:
+        key, now = (sample["group"], sample["partition"]), readings(sample)
+        if key not in newest or now.at > newest[key][0].at:
+            newest[key] = now, position_after(newest.get(key), now)
+    return {key: position for key, (_, position) in newest.items()}
+
+
+def taken(batches: list[list[Row]]) -> dict[tuple[str, int], GroupPosition]:
+    names = {"cluster_id": "c", "cluster": "prod", "topic_id": "t", "topic": "orders"}
+    newest = Newest(GROUP_OFFSETS, PLAIN.empty_table())
+    for batch in batches:
+        columns = {name: PLAIN.field(name).type for name in (*names, *(batch[0] if batch else ()))}
+        newest.take(pa.Table.from_pylist([names | sample for sample in batch], schema=pa.schema(columns.items())))
+        newest = Newest(GROUP_OFFSETS, newest.rows)
+    return {
+        (row["group"], row["partition"]): GroupPosition(*(row[name] for name in GroupPosition._fields))
+        for row in newest.rows.to_pylist()
+    }
+
+
+@settings(max_examples=examples(120))
+@given(SAMPLES, st.sets(st.integers(1, 24)))
+def test_the_columns_are_the_rule_in_any_cut_of_the_samples(samples: list[Row], cuts: set[int]) -> None:
+    in_order = sorted(samples, key=lambda sample: sample["collected_at"])
+    whole = (0, *sorted(cut for cut in cuts if cut < len(samples)), len(samples))
+    assert taken([in_order[begin:end] for begin, end in pairwise(whole)]) == expected(in_order)
+
+
+def answered(at: int, coordinator: int, *groups: str, **more: Any) -> pa.Table:
+    """An answer of a coordinator: these groups stand still; of none a row without a key."""
+    common = {"cluster_id": "c", "cluster": "prod", "source": "samples:a", "coordinator": coordinator}
+    sample = {"topic_id": "t", "topic": "orders", "partition": 0, "committed_offset": 5, "log_start_offset": 0,
+              "high_watermark": 9, "last_stable_offset": 9, "member": "app", **more}  # fmt: skip
+    rows = [{**common, **sample, "group": group, "collected_at": at} for group in groups]
+    return pa.Table.from_pylist(rows or [{**common, "collected_at": at}], schema=PLAIN)
+
+
+def test_a_group_that_moves_to_another_coordinator_stands_still_since_it_did() -> None:
+    """The old coordinator leaves it out before the new one has it; meanwhile it is in no table."""
+    newest = Newest(GROUP_OFFSETS, PLAIN.empty_table())
+    for answer in (answered(1, 1, "g", "h"), answered(2, 1, "h"), answered(3, 2)):
+        newest.take(answer)
+    assert [(row["group"], row["collected_at"]) for row in newest.rows.to_pylist()] == [("h", 2)]
+    newest.take(answered(4, 2, "g", "i"))
+    newest.take(answered(5, 2, "g", "i"))
+    rows = {row["group"]: (row["coordinator"], row["standing_since"]) for row in newest.rows.to_pylist()}
+    assert rows == {"g": (2, 1), "h": (1, 1), "i": (2, 4)}
+
+
+def test_a_group_that_is_gone_for_a_minute_starts_over() -> None:
+    newest = Newest(GROUP_OFFSETS, PLAIN.empty_table())
+    late = (GROUP_OFFSETS.forgotten_after + 1) * 1_000_000
+    for answer in (answered(1, 1, "g"), answered(2, 1), answered(late, 1), answered(late + 1, 1, "g")):
+        newest.take(answer)
+    (row,) = newest.rows.to_pylist()
+    assert row["standing_since"] == late + 1

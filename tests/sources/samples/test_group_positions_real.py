@@ -1,0 +1,118 @@
+"""Positions of groups of a real cluster: left and drained topics, markers, consumers without membership, no commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from deploy.sandbox import Sandbox, wait_until
+from streaming.contracts.group_readers import GroupOffsetsRow, PartitionReader, reader_of
+from tests.chaos_kafka.answers import KafkasAdmin
+from tests.chaos_kafka.schedule import Shape
+from tests.chaos_kafka.stage import planned
+from tests.sources.samples.test_odd_clusters_real import Sampled, commit
+
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
+TOPICS = ("stays", "left", "drained", "marked", "assigned", "new")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    root = tmp_path_factory.mktemp("positions")
+    with Sandbox(planned(Shape(brokers=1, controllers=1), root), root / "sandbox") as sandbox:
+        for topic in TOPICS:
+            sandbox.admin.create_topic(topic, assignment=[[1]])
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def sampled(cluster: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sampled]:
+    with KafkasAdmin(cluster.bootstrap_servers) as kafka:
+        sampled = Sampled(cluster, tmp_path_factory.mktemp("tables"), kafka)
+        with closing(sampled.source):
+            yield sampled
+
+
+def write(cluster: Sandbox, topic: str, count: int, transactional_id: str | None = None) -> None:
+    more = {} if transactional_id is None else {"transactional.id": transactional_id}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **more})
+    if transactional_id is not None:
+        producer.init_transactions()
+        producer.begin_transaction()
+    for _ in range(count):
+        producer.produce(topic, b"record", partition=0)
+    if transactional_id is not None:
+        producer.commit_transaction()
+    assert producer.flush(30) == 0
+
+
+def member(cluster: Sandbox, group: str, *topics: str) -> Consumer:
+    consumer = Consumer({
+        "bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "client.id": "app-7",
+        "enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed",
+    })  # fmt: skip
+    consumer.subscribe([*topics])
+    wait_until(lambda: consumer.poll(0.2) is None and len(consumer.assignment()) == len(topics), "its assignment")
+    return consumer
+
+
+def row_of(sampled: Sampled, group: str, topic: str, **columns: Any) -> GroupOffsetsRow:
+    """Wait until the newest row of a group in a topic has these values."""
+    expected = {"group": group, "topic": topic, **columns}
+    (row,) = sampled.until(lambda row: all(row[name] == value for name, value in expected.items()), str(expected))
+    micros = {name: round(value.timestamp() * 1e6) for name, value in row.items() if hasattr(value, "timestamp")}
+    return GroupOffsetsRow.of(row | micros)
+
+
+def test_a_topic_that_a_living_group_left_is_read_no_more_and_the_others_are(
+    cluster: Sandbox, sampled: Sampled
+) -> None:
+    for topic in ("stays", "left"):
+        write(cluster, topic, 20)
+    commit(cluster, "g", [TopicPartition(topic, 0, 10) for topic in ("stays", "left")])
+    with closing(member(cluster, "g", "stays", "left")):
+        for topic in ("stays", "left"):
+            assert reader_of(row_of(sampled, "g", topic, member="app-7", lag=10)) is PartitionReader.OWNER
+    with closing(member(cluster, "g", "stays")):
+        assert reader_of(row_of(sampled, "g", "stays", member="app-7", group_state="Stable")) is PartitionReader.OWNER
+        assert reader_of(row_of(sampled, "g", "left", member=None, group_state="Stable")) is PartitionReader.NONE
+
+
+def test_a_drained_topic_has_no_lag_and_one_loss(cluster: Sandbox, sampled: Sampled) -> None:
+    write(cluster, "drained", 100)
+    commit(cluster, "drains", [TopicPartition("drained", 0, 10)])
+    assert row_of(sampled, "drains", "drained", lag=90, records_lost=0).lost_at is None
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    (deleted,) = admin.delete_records([TopicPartition("drained", 0, 100)]).values()
+    deleted.result(30)
+    row = row_of(sampled, "drains", "drained", log_start_offset=100)
+    assert (row.lag, row.records_lost, row.lag_seconds, row.standing_since) == (0, 90, 0.0, None)
+    assert row.lost_at == row.collected_at
+
+
+def test_the_marker_of_a_transaction_is_an_offset_and_no_record(cluster: Sandbox, sampled: Sampled) -> None:
+    write(cluster, "marked", 1, "tx")
+    commit(cluster, "marks", [TopicPartition("marked", 0, 1)])
+    row = row_of(sampled, "marks", "marked", lag=1)
+    assert (row.high_watermark, row.stable_lag, row.beyond) == (2, 1, 0)
+
+
+def test_a_consumer_without_membership_is_read_by_its_commits(cluster: Sandbox, sampled: Sampled) -> None:
+    write(cluster, "assigned", 100)
+    for offset in (10, 20):
+        commit(cluster, "flink", [TopicPartition("assigned", 0, offset)])
+        row = row_of(sampled, "flink", "assigned", committed_offset=offset)
+    assert (reader_of(row), row.committed_at, row.lag) == (PartitionReader.COMMITS, row.collected_at, 80)
+
+
+def test_an_owner_that_never_committed_has_no_lag_and_no_loss(cluster: Sandbox, sampled: Sampled) -> None:
+    write(cluster, "new", 10)
+    with closing(member(cluster, "starts", "new")):
+        row = row_of(sampled, "starts", "new", member="app-7")
+        assert reader_of(row) is PartitionReader.UNCOMMITTED
+        assert (row.lag, row.records_lost, row.beyond, row.lag_seconds) == (None, None, None, None)
