@@ -100,7 +100,7 @@ class Asked:
         """The positions that the coordinators' answers will stand beside."""
         works = {id(work.args[2]): work.args[2] for kind, _, work in self.questions if kind == "groups"}
         (positions,) = works.values()
-        return {name: by_topic.get("orders", {}) for name, by_topic in positions.items()}
+        return {name: by_topic.get("orders", {}) for name, by_topic in positions.read.items()}
 
 
 def ready() -> Asked:
