@@ -1,13 +1,14 @@
 """Opt-in: groups that stand still, fall behind, stand beyond the end, or lose what was deleted before they read it.
 
-What is wrong, and who reads, is judged in each partition: see ``streaming.contracts.group_readers``.
+What is wrong, and who reads, is judged in each partition: see ``streaming.contracts.group_readers``. A group that is
+stuck, loses records or stands beyond the end is a condition, which no gap in the data begins or ends.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dashboards.alerts.rule import Rule, rule, scope, threshold
+from dashboards.alerts.rule import Rule, conditions, rule, scope, threshold
 from dashboards.signals import groups as signals
 from streaming.contracts.group_readers import PartitionReader
 
@@ -17,13 +18,12 @@ if TYPE_CHECKING:
     from dashboards.promql import Signal
     from streaming.settings import Settings
 
-_GROUP: Final = "{{ $labels.group }} of {{ $labels.cluster }}"
-_COMMAND: Final = "isrwatch state --groups --cluster {{ $labels.cluster }}"
-_ABOUT: Final = {"cluster": "cluster", "group": "group"}
+_BY_LAG: Final = "{{ $labels.group }}"
+_OF_CONDITION: Final = "{{ $labels.subject }}"
+_CLUSTER: Final = "{{ $labels.cluster }}"
+_COMMAND: Final = f"isrwatch state --groups --cluster {_CLUSTER}"
 _WINDOW_MINUTES: Final = 15
 _GROWTH_SECONDS: Final = 60
-_AGAIN: Final = "5m"
-"""Brokers delete so often: one that loses more with each time is one alert."""
 
 
 def groups(settings: Settings) -> Iterator[Rule]:
@@ -33,13 +33,13 @@ def groups(settings: Settings) -> Iterator[Rule]:
     yield _of_group(
         "LagGrows",
         f"({_grown(settings)} > {_GROWTH_SECONDS} < {_ALL_THE_TIME})\nand on (cluster, group) {lag} > {least:g}",
-        f"Group {_GROUP} falls behind. First: did new records become more, or the application slower?",
+        f"Group {_BY_LAG} of {_CLUSTER} falls behind. First: did new records become more, or the application slower?",
         settings,
     )
-    yield _of_group(
+    yield _of_condition(
         "Stuck",
-        _counted(signals.STUCK, settings),
-        f"Group {_GROUP} commits nothing of a partition with records. First: read the log of its application",
+        f"Group {_OF_CONDITION} of {_CLUSTER} commits nothing of a partition with records. First: read the log of its "
+        "application",
         settings,
     )
     used, before = (_by_topic(signals.RETENTION_USED, settings, at) for at in ("", f" offset {_WINDOW_MINUTES}m"))
@@ -47,27 +47,32 @@ def groups(settings: Settings) -> Iterator[Rule]:
     yield _of_group(
         "NearRetention",
         f"max by (cluster, group) ({used} > {limit:g} and {used} >= {before})",
-        f"Group {_GROUP} is about to lose records that it has not read. First: raise the retention of the topic",
+        f"Group {_BY_LAG} of {_CLUSTER} is about to lose records that it has not read. First: raise the retention of "
+        "the topic",
         settings,
     )
-    yield _of_group(
+    yield _of_condition(
         "LosesRecords",
-        _counted(signals.LOSING, settings, _AGAIN),
-        "Records of {{ $labels.cluster }} were deleted before group {{ $labels.group }} committed them. First: "
-        "raise the retention, or find out why it is slow",
+        f"Records of {_CLUSTER} were deleted before group {_OF_CONDITION} committed them. First: raise the retention, "
+        "or find out why it is slow",
         settings,
     )
-    yield _of_group(
+    yield _of_condition(
         "BeyondEnd",
-        _counted(signals.BEYOND, settings),
-        f"Group {_GROUP} stands beyond the end of a partition: it skips records or is reset. First: were records "
-        "lost, or offsets set?",
+        f"Group {_OF_CONDITION} of {_CLUSTER} stands beyond the end of a partition: it skips records or is reset. "
+        "First: were records lost, or offsets set?",
         settings,
     )
+
+
+def _of_condition(name: str, sentence: str, settings: Settings) -> Rule:
+    alert, about = f"IsrwatchGroup{name}", {"cluster": "cluster", "group": "subject"}
+    return rule(alert, conditions(alert, settings), sentence, settings, command=_COMMAND, about=about)
 
 
 def _of_group(name: str, expression: str, sentence: str, settings: Settings) -> Rule:
-    return rule(f"IsrwatchGroup{name}", expression, sentence, settings, command=_COMMAND, about=_ABOUT)
+    about = {"cluster": "cluster", "group": "group"}
+    return rule(f"IsrwatchGroup{name}", expression, sentence, settings, command=_COMMAND, about=about)
 
 
 _ALL_THE_TIME: Final = _WINDOW_MINUTES * 57
@@ -76,12 +81,6 @@ _ALL_THE_TIME: Final = _WINDOW_MINUTES * 57
 
 def _by_topic(signal: Signal, settings: Settings, at: str = "") -> str:
     return f"max by (cluster, group, topic) ({signal.series(scope(settings))}{at})"
-
-
-def _counted(signal: Signal, settings: Settings, window: str = "") -> str:
-    """Select the groups with more than none of something, within a window."""
-    series = signal.series(scope(settings))
-    return f"max by (cluster, group) ({f'max_over_time({series}[{window}])' if window else series}) > 0"
 
 
 def _grown(settings: Settings) -> str:

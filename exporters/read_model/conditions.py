@@ -32,7 +32,7 @@ from streaming.alert_settings import rules_of
 from streaming.contracts.conditions import RULES, TOPICS_NAMED, WINDOW, Condition, Rule, Spell
 from streaming.contracts.events import Severity
 from streaming.contracts.observations import Channel, SourceKind
-from streaming.contracts.sampled_conditions import DISK_LIMITS, PACE, SAMPLED_RULES
+from streaming.contracts.sampled_conditions import DISK_LIMITS, OF_GROUPS, PACE, SAMPLED_RULES, topic_of
 from streaming.contracts.standing import standing
 from streaming.name_patterns import patterns_of
 
@@ -90,17 +90,19 @@ class ConditionSettings(NamedTuple):
     Attributes:
         rules: conditions without a rule are not raised.
         topics: patterns of the topics that count; what concerns others only is not raised. Empty: all count.
+        groups: the same of consumer groups.
         severity_names: what severities are called instead, by severity.
     """
 
     rules: Mapping[Condition, Rule] = MappingProxyType(ALL_RULES)
     topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
     severity_names: Mapping[str, str] = MappingProxyType({})
 
     @staticmethod
     def of(alerts: AlertsSettings) -> ConditionSettings:
         """Return what the configuration of alerts says of conditions."""
-        return ConditionSettings(rules_of(alerts, ALL_RULES), alerts.topics, alerts.severity_names)
+        return ConditionSettings(rules_of(alerts, ALL_RULES), alerts.topics, alerts.groups, alerts.severity_names)
 
     def severity(self, severity: Severity) -> str:
         """Return what a severity is called."""
@@ -109,6 +111,10 @@ class ConditionSettings(NamedTuple):
     def counts(self, topic: str) -> bool:
         """Return whether a topic counts."""
         return patterns_of(*self.topics)(topic)
+
+    def counts_group(self, group: str) -> bool:
+        """Return whether a group counts."""
+        return patterns_of(*self.groups)(group)
 
 
 DEFAULT_SETTINGS: Final = ConditionSettings()
@@ -338,6 +344,9 @@ def _of_samples(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[O
             yield spell.condition, spell.subject, spell.since
     for spell in _sampled(cluster, Condition.HANGING_TRANSACTION):
         if inputs.settings.counts(spell.subject):
+            yield spell.condition, spell.subject, spell.since
+    for spell in _sampled(cluster, *OF_GROUPS):
+        if inputs.settings.counts_group(spell.subject) and inputs.settings.counts(topic_of(spell.part)):
             yield spell.condition, spell.subject, spell.since
 
 

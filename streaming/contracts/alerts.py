@@ -116,12 +116,12 @@ _ALERTS: Final = {
     "GroupLagGrows": Alert(
         Pack.GROUPS, Severity.WARNING, waits=15 * _MINUTE, threshold=5 * _MINUTE, unit=ThresholdUnit.DURATION
     ),
-    "GroupStuck": Alert(Pack.GROUPS, Severity.WARNING, waits=0.0),
+    "GroupStuck": Alert(Pack.GROUPS, Severity.WARNING, (Condition.GROUP_STUCK,), waits=0.0),
     "GroupNearRetention": Alert(
         Pack.GROUPS, Severity.WARNING, waits=30 * _MINUTE, threshold=0.8, unit=ThresholdUnit.SHARE
     ),
-    "GroupLosesRecords": Alert(Pack.GROUPS, Severity.WARNING, waits=0.0),
-    "GroupBeyondEnd": Alert(Pack.GROUPS, Severity.WARNING, waits=2 * _MINUTE),
+    "GroupLosesRecords": Alert(Pack.GROUPS, Severity.WARNING, (Condition.GROUP_LOSING,), waits=0.0),
+    "GroupBeyondEnd": Alert(Pack.GROUPS, Severity.WARNING, (Condition.GROUP_BEYOND_END,), waits=2 * _MINUTE),
     "LeadersNotPreferred": Alert(
         Pack.HYGIENE, Severity.WARNING, waits=30 * _MINUTE, threshold=0.1, unit=ThresholdUnit.SHARE, section="Hygiene"
     ),

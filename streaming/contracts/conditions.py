@@ -116,6 +116,12 @@ class Condition(StrEnum):
     """A voter of the metadata quorum has not caught up with its leader."""
     HANGING_TRANSACTION = "hanging_transaction"
     """A partition keeps a transaction open that its coordinator has ended, or does not know."""
+    GROUP_STUCK = "group_stuck"
+    """A group commits nothing of a partition that it reads, and that has more to read."""
+    GROUP_LOSING = "group_losing"
+    """Records of a partition that a group reads were deleted lately before it had committed them."""
+    GROUP_BEYOND_END = "group_beyond_end"
+    """A group stands beyond the end of a partition."""
 
 
 OF_BROKERS: Final = frozenset({

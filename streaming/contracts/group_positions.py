@@ -30,6 +30,7 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   coordinator counts; what it lost is unknown. All else follows in the same way.
 # - What is unknown is None, and carries over: a leader that does not answer neither begins nor ends anything.
 # - A position is in the row of its newest sample, so it survives restarts, and no cut of a log into batches changes it.
+#   It is remembered for ``MOVING``: after a longer time without a sample it begins again.
 #
 # Invariant: whatever is read, committed, appended and deleted between two readings, ``beyond`` and ``records_lost``
 # never exceed the truth at some moment between them. tests/contracts/test_group_positions.py; the twin on Arrow columns
@@ -99,16 +100,18 @@ class GroupPosition(NamedTuple):
 
 
 NOTHING: Final = GroupPosition()
+MOVING: Final = 300_000_000
+"""So long, microseconds, no coordinator may list a group that moves: the new one reads its offsets first."""
 
 
 def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: GroupReadings) -> GroupPosition:
     """Return the position after one more sample.
 
     Args:
-        before: the sample before, and the position after it; None for none.
+        before: the sample before, and the position after it; None for none. One that is too old says nothing any more.
         now: this sample.
     """
-    last, position = before or (None, NOTHING)
+    last, position = before if before and now.at - before[0].at <= MOVING else (None, NOTHING)
     lag, stable_lag = (_lag(now, end) for end in (now.high_watermark, now.last_stable_offset))
     records_lost, lost_at = _lost(last, position, now)
     moved = last is not None and now.offset is not None and (last.offset is None or now.offset > last.offset)

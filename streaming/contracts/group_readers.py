@@ -126,6 +126,23 @@ def is_stuck(row: GroupOffsetsRow) -> bool | None:
     return (end - row.standing_end if row.is_transactional else row.stable_lag) > _A_MARKER
 
 
+def is_stuck_still(row: GroupOffsetsRow) -> bool | None:
+    """Return the same of a partition where the group was stuck: None, too, unless the row shows that this is over.
+
+    A position that began again after a time without samples has seen no commit yet: it does not show that the group
+    moved on. Nor does a rebalance, however long it lasts: there nobody moves on.
+    """
+    is_wrong = is_stuck(row)
+    if is_wrong is not False or not has_offset(row):
+        return is_wrong
+    if not row.stable_lag:
+        return None if row.stable_lag is None else False
+    if is_read(row):
+        return None if row.committed_at is None else False
+    is_settled = row.members == 0 or (row.members is not None and row.group_state == _STABLE)
+    return False if is_settled else None
+
+
 def is_losing(row: GroupOffsetsRow) -> bool:
     """Return whether a partition is read, and what its reader has not committed was deleted lately."""
     committed, log_start = row.committed_offset, row.log_start_offset

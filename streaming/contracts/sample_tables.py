@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from streaming.contracts.columns import CLUSTER, PARTITION_IDENTITY, Column, Table, columns_of, required
-from streaming.contracts.group_positions import GroupPosition
+from streaming.contracts.conditions import SECOND
+from streaming.contracts.group_positions import MOVING, GroupPosition
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     BrokerSpeedObserved,
@@ -91,6 +92,7 @@ GROUP_OFFSETS: Final = Table(
     ),
     key=("cluster_id", "group", "topic_id", "partition"),
     reporter="coordinator",
+    forgotten_after=MOVING // SECOND,
 )
 
 TRANSACTIONS: Final = Table(

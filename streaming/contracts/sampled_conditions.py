@@ -1,4 +1,4 @@
-"""Spells of conditions that samples show: a disk, a voter, a transaction; and the rules by which a row shows trouble.
+"""Spells of conditions that samples show: a disk, a voter, a transaction, a group; and by which rules a row does.
 
 The job writes the table ``sampled_conditions`` from samples alone, next to the newest rows that they follow from. What
 depends on anything else (moves that fill a disk, announced work, topics that do not count) is left to the reader.
@@ -13,6 +13,9 @@ depends on anything else (moves that fill a disk, announced work, topics that do
 #   that shows it is over, at the time of that row, or when an answer of its reporter leaves it out, at the
 #   time of that answer. The samples of an answer come one by one, so that is believed at the next answer, whatever that
 #   has: until then ``left_out_at`` keeps the time. If another reporter has the thing by then, it has moved.
+# - A group that moves is in no answer while its new coordinator loads, and one that is late in none of a round. So of
+#   groups that is believed at the first answer after ``MOVING``, for which their positions are remembered, too. A
+#   position that had to begin again does not say that the group moved on: nothing ends by it.
 # - A reporter that is silent neither begins nor ends anything; after ``GIVEN_UP`` it is gone on purpose.
 # - So the rows that the newest tables forget after a minute count here for longer: a spell remembers its reporter, and
 #   when it was shown last.
@@ -34,10 +37,11 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 from streaming.contracts.columns import columns_of
 from streaming.contracts.conditions import HOUR, SECOND, Condition, Rule
 from streaming.contracts.events import Severity
+from streaming.contracts.group_readers import GroupOffsetsRow, is_beyond, is_losing, is_stuck, is_stuck_still
 from streaming.contracts.identifiers import ClusterId, Micros
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from typing import Any
 
     Row = Mapping[str, Any]
@@ -56,6 +60,9 @@ SAMPLED_RULES: Final = {
         Condition.DISK_NEARLY_FULL: Severity.WARNING,
         Condition.QUORUM_VOTER_BEHIND: Severity.WARNING,
         Condition.HANGING_TRANSACTION: Severity.WARNING,
+        Condition.GROUP_STUCK: Severity.WARNING,
+        Condition.GROUP_LOSING: Severity.WARNING,
+        Condition.GROUP_BEYOND_END: Severity.WARNING,
     }.items()
 }
 """Rules of what samples show. It is raised at once; ``for`` of an alert lets it last."""
@@ -68,9 +75,11 @@ class SampledSpell(NamedTuple):
     cluster_id: Annotated[ClusterId, "Kafka's cluster id"]
     cluster: Annotated[str, "display name of the cluster"]
     condition: Annotated[Condition, "what is wrong"]
-    subject: Annotated[str, "subject: broker and log directory, node of the quorum, or topic"]
+    subject: Annotated[str, "subject: broker and log directory, node of the quorum, topic, or group"]
     part: Annotated[
-        str, "what of the subject: a transaction, by producer id and epoch; pace, of a volume; empty: all of it"
+        str,
+        "what of the subject: a transaction, by producer id and epoch; a partition, of a group; pace, of a volume; "
+        "empty: all of it",
     ]
     since: Annotated[Micros, "since when it has been so, as far as the first sample says"]
     began_at: Annotated[Micros, "first sample that shows it"]
@@ -193,3 +202,61 @@ def of_transactions(rows: Sequence[Row], lasting: Collection[Key] = ()) -> Itera
             yield SampledFinding(
                 key, row["cluster"], None if reporter is None else str(reporter), at, since, topic in hanging
             )
+
+
+# Consumer groups.
+
+
+def topic_of(part: str) -> str:
+    """Return the topic of the partition that a spell of a group is about.
+
+    >>> topic_of("orders-eu-12")
+    'orders-eu'
+    """
+    return part.rpartition("-")[0]
+
+
+def of_group_offsets(rows: Sequence[Row], lasting: Collection[Key] = ()) -> Iterator[SampledFinding]:
+    """Yield in which partitions groups of rows of ``group_offsets`` are in trouble, and what of those that were.
+
+    A topic that was created again has two rows of a partition for a while: the newer one counts.
+    """
+    newest: dict[tuple[str, str, str], Row] = {}
+    for row in rows:
+        place = row["cluster_id"], row["group"], f"{row['topic']}-{row['partition']}"
+        before = newest.get(place)
+        if before is None or row["collected_at"] > before["collected_at"]:
+            newest[place] = row
+    for (cluster_id, group, part), row in newest.items():
+        position, reporter = GroupOffsetsRow.of(row), row["coordinator"]
+        for condition, judged in _OF_GROUPS.items():
+            key = Key(cluster_id, condition, group, part)
+            is_wrong = judged.lasts(position) if key in lasting else judged.begins(position)
+            if is_wrong or key in lasting:
+                at = position.collected_at
+                since = judged.since(position)
+                yield SampledFinding(
+                    key,
+                    row["cluster"],
+                    None if reporter is None else str(reporter),
+                    at,
+                    at if since is None else min(at, since),
+                    is_wrong,
+                )
+
+
+class _OfGroup(NamedTuple):
+    """A condition of groups: whether a row shows that it begins, and that it lasts, and since when."""
+
+    begins: Callable[[GroupOffsetsRow], bool | None]
+    lasts: Callable[[GroupOffsetsRow], bool | None]
+    since: Callable[[GroupOffsetsRow], int | None]
+
+
+_OF_GROUPS: Final = {
+    Condition.GROUP_STUCK: _OfGroup(is_stuck, is_stuck_still, lambda row: row.standing_since),
+    Condition.GROUP_LOSING: _OfGroup(is_losing, is_losing, lambda row: row.lost_at),
+    Condition.GROUP_BEYOND_END: _OfGroup(is_beyond, is_beyond, lambda _: None),
+}
+OF_GROUPS: Final = tuple(_OF_GROUPS)
+"""Conditions whose subject is a group, and whose part is a partition."""

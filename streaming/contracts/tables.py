@@ -140,7 +140,7 @@ CONDITIONS: Final = Table(
 
 SAMPLED_CONDITIONS: Final = Table(
     name="sampled_conditions",
-    comment="One row per spell of what samples show: a disk, a voter of the quorum or a transaction in trouble",
+    comment="One row per spell of what samples show: a disk, a voter, a transaction or a group in trouble",
     columns=SAMPLED_SPELL,
     key=("spell_id",),
 )

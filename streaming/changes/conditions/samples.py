@@ -23,12 +23,14 @@ class Answers(NamedTuple):
         mentioned: what the round itself says of the keys of spells that last.
         answered: when reporters answered, by cluster and reporter; "": the newest answer of the cluster.
         forgotten_after: after so long, microseconds, a row goes that no answer has.
+        moving: so long, microseconds, a thing may be in no answer while it moves, or is late.
     """
 
     findings: Iterable[SampledFinding]
     mentioned: Mapping[Key, SampledFinding]
     answered: Mapping[tuple[str, str], int]
     forgotten_after: int
+    moving: int = 0
 
     def of(self, spell: SampledSpell) -> int:
         """Return when the reporter of a spell answered; 0 if it did not."""
@@ -116,9 +118,7 @@ class SampledFold:
         if at >= max(self._shown[spell.key], spell.left_out_at or 0):
             self._shown[spell.key] = at
             shown = _shown(at, finding.reporter)
-            has_moved = finding.reporter != spell.reporter
-            left_out_at = None if has_moved or spell.left_out_at == at else spell.left_out_at
-            self._put(spell._replace(reporter=finding.reporter, shown_at=shown, left_out_at=left_out_at))
+            self._put(spell._replace(reporter=finding.reporter, shown_at=shown, left_out_at=None))
 
     def _miss(self, spell: SampledSpell, answers: Answers, mentioned: SampledFinding | None) -> None:
         """Look whether a spell of which no row is left is over; a late sample, which is in no row, says it is not."""
@@ -129,7 +129,7 @@ class SampledFold:
         if spell.ended_at is not None:
             return
         if mentioned is not None and is_mentioned:
-            if mentioned.at == spell.left_out_at:
+            if spell.left_out_at is not None and 0 <= mentioned.at - spell.left_out_at <= answers.moving:
                 self._put(spell._replace(left_out_at=None))
         elif spell.left_out_at is None and answered > max(self._shown[spell.key], spell.began_at):
             self._put(spell._replace(left_out_at=Micros(answered)))
@@ -145,7 +145,7 @@ class SampledFold:
         """
         left_out, shown = spell.left_out_at, self._shown[spell.key]
         until = shown + (answers.forgotten_after if spell.reporter is None else GIVEN_UP)
-        if left_out is not None and answered > left_out:
+        if left_out is not None and answered > left_out + answers.moving:
             return self._end(spell, left_out)
         return self._end(spell, left_out or until) if present > until else spell
 

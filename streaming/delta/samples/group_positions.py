@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contracts.group_positions import GroupPosition
+from streaming.contracts.group_positions import MOVING, GroupPosition
 from streaming.delta.samples.runs import carried, shifted, where
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def with_positions(rows: pa.Table, is_same: pa.Array, is_known: pa.Array) -> pa.
         is_known: whether a row was computed before, and keeps its position.
     """
     columns = {name: rows[name].combine_chunks() for name in rows.column_names}
+    at = columns["collected_at"]
+    is_same = pc.and_(is_same, pc.less_equal(pc.subtract(at, shifted(at)), MOVING).fill_null(False))
     offset = pc.coalesce(columns["committed_offset"], columns["start_offset"])
     is_unmoved = pc.and_(is_same, pc.equal(offset, shifted(offset)).fill_null(False))
     samples = _Samples(columns, is_same, is_known, offset, is_unmoved)

@@ -14,8 +14,10 @@ import pyarrow.compute as pc
 from streaming.changes.conditions.samples import Answers, SampledFold
 from streaming.contracts import sampled_conditions as rules
 from streaming.contracts.conditions import SECOND, Condition
-from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
-from streaming.contracts.sampled_conditions import GIVEN_UP, Key, SampledFinding, SampledSpell
+from streaming.contracts.group_positions import MOVING
+from streaming.contracts.group_readers import COMMITTING, LOSING, REBALANCING, STANDING
+from streaming.contracts.sample_tables import GROUP_OFFSETS, LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
+from streaming.contracts.sampled_conditions import GIVEN_UP, OF_GROUPS, Key, SampledFinding, SampledSpell
 from streaming.contracts.tables import SAMPLED_CONDITIONS
 from streaming.delta.incidents.closed import within_history
 from streaming.delta.log.cluster_files import of_clusters
@@ -41,16 +43,50 @@ class SampledKind(NamedTuple):
         conditions: that follow from it, and from no other kind.
         judged: what its rows show; of spells that last also that they are over.
         counts: which rows may show trouble, or be about one of the keys; all that are not left out.
+        moving: so long, microseconds, a thing may be in no answer while it moves.
     """
 
     conditions: frozenset[Condition]
     judged: Callable[[Sequence[Row], Collection[Key]], Iterator[SampledFinding]]
     counts: Callable[[pa.Table, Collection[Key]], pa.ChunkedArray] | None = None
+    moving: int = 0
 
 
 def _may_hang(rows: pa.Table, lasting: Collection[Key]) -> pa.ChunkedArray:
     producers = pa.array(sorted({int(key.part.partition("/")[0]) for key in lasting}), pa.int64())
     return pc.or_(rows["is_hanging"], pc.is_in(rows["producer_id"], value_set=producers))
+
+
+def _may_be_in_trouble(rows: pa.Table, lasting: Collection[Key]) -> pa.ChunkedArray:
+    """Return which partitions of groups may be in trouble: somebody may read them, so that those of groups left do not.
+
+    Of what lasts each row counts whose names are all among those that last, in whatever combination.
+    """
+    now = rows["collected_at"]
+
+    def within(name: str, micros: int) -> pa.ChunkedArray:
+        return pc.less_equal(pc.subtract(now, rows[name]), micros).fill_null(False)
+
+    is_read = pc.or_(
+        rows["member"].is_valid(), pc.or_(within("owned_at", REBALANCING), within("committed_at", COMMITTING))
+    )
+    stands = pc.greater_equal(pc.subtract(now, rows["standing_since"]), STANDING).fill_null(False)
+    is_wrong = pc.and_(is_read, pc.or_(stands, within("lost_at", LOSING)))
+    counts = pc.or_(is_wrong, pc.greater(rows["beyond"], 0).fill_null(False))
+    if not lasting:
+        return counts
+    places = {(key.cluster_id, key.subject, *key.part.rpartition("-")[::2]) for key in lasting}
+    columns = zip(("cluster_id", "group", "topic"), zip(*places, strict=True), strict=False)
+    is_lasting = pc.is_in(rows["partition"], pa.array({int(place[-1]) for place in places}, rows["partition"].type))
+    for name, values in columns:
+        is_lasting = pc.and_(is_lasting, _is_name(rows[name], set(values)))
+    return pc.or_(counts, is_lasting)
+
+
+def _is_name(column: pa.ChunkedArray, names: Collection[str]) -> pa.Array:
+    """Return where a numbered column has one of some names."""
+    numbered = column.combine_chunks()
+    return pc.is_in(numbered.dictionary, pa.array(names, numbered.dictionary.type)).take(numbered.indices)
 
 
 SAMPLED_KINDS: Final = {
@@ -59,6 +95,7 @@ SAMPLED_KINDS: Final = {
     ),
     QUORUM_MEMBERS.name: SampledKind(frozenset({Condition.QUORUM_VOTER_BEHIND}), rules.of_quorum),
     TRANSACTIONS.name: SampledKind(frozenset({Condition.HANGING_TRANSACTION}), rules.of_transactions, _may_hang),
+    GROUP_OFFSETS.name: SampledKind(frozenset(OF_GROUPS), rules.of_group_offsets, _may_be_in_trouble, MOVING),
 }
 """By table. Their tables are never committed before the spells that follow from them."""
 
@@ -103,6 +140,7 @@ class SampledSpells:
             mentioned={finding.key: finding for finding in said},
             answered=dict(_answered(of_round, table.definition)),
             forgotten_after=table.definition.forgotten_after * SECOND,
+            moving=kind.moving,
         )
         self._fold.follow(kind.conditions, answers)
 
