@@ -100,7 +100,7 @@ GROUPS: Final = style.table(
                 expression=_of_group(f"sum by (cluster, group) ({signal.now(SELECTED)})"),
                 look=alarm(style.RED),
             )
-            for signal in (groups.STUCK, groups.LOSING, groups.BEYOND)
+            for signal in (groups.STUCK, groups.BEYOND)
         ),
         *(
             TableColumn(

@@ -27,7 +27,6 @@ LAG_SECONDS: Final = signal(
 )
 RETENTION_USED: Final = signal("kafka_replication_group_retention_used_ratio")
 LOST: Final = signal("kafka_replication_group_lost_records")
-LOSING: Final = signal("kafka_replication_group_losing_partitions", "Losing")
 STUCK: Final = signal("kafka_replication_group_stuck_partitions", "Stuck")
 BEYOND: Final = signal("kafka_replication_group_beyond_offsets", "Beyond")
 READERS: Final = signal("kafka_replication_group_partitions")

@@ -130,7 +130,7 @@ def is_stuck_still(row: GroupOffsetsRow) -> bool | None:
     """Return the same of a partition where the group was stuck: None, too, unless the row shows that this is over.
 
     A position that began again after a time without samples has seen no commit yet: it does not show that the group
-    moved on. Nor does a rebalance, however long it lasts: there nobody moves on.
+    moved on. Nor does a rebalance, however long it lasts.
     """
     is_wrong = is_stuck(row)
     if is_wrong is not False or not has_offset(row):

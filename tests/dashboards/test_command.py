@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 
 from dashboards.boards import all_boards
 from dashboards.command import app
+from exporters.read_model.conditions import ConditionSettings
+from streaming.contracts.conditions import Condition
 from streaming.errors import ConfigurationError
-from streaming.settings import NO_LINKS
+from streaming.settings import NO_LINKS, load
 
 LINKS = ["--url", "https://isrwatch.example"]
 
@@ -111,7 +113,9 @@ def test_the_configuration_chooses_packs_names_and_times_in_every_format(tmp_pat
     assert "release: kube-prometheus-stack" in (tmp_path / "prometheus-rule.yaml").read_text()
     rules = yaml.safe_load((tmp_path / "alerts.yml").read_text())["groups"]
     (losing,) = (rule for group in rules for rule in group["rules"] if rule["alert"] == "IsrwatchGroupLosesRecords")
-    assert (losing["for"], losing["labels"]) == ("1h", {"severity": "page"})
+    assert (losing["for"], losing.get("labels")) == ("1h", None)
+    raised = ConditionSettings.of(load(config).alerts)
+    assert raised.severity(raised.rules[Condition.GROUP_LOSING].severity) == "page", "which its series has"
 
 
 def test_a_configuration_with_a_wrong_alert_is_refused_with_the_right_name(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from exporters.read_model.conditions import ALL_RULES
 from exporters.read_model.health_reasons import NOT_YET_OBSERVED, SEVERITIES, HealthSeverity
 from streaming.alert_settings import AlertsSettings
 from streaming.contracts.conditions import Condition
+from streaming.contracts.sampled_conditions import OF_GROUPS
 from streaming.settings import ExportSettings, Settings
 
 GRID_WIDTH = 24
@@ -457,7 +458,8 @@ def test_every_condition_of_health_has_a_state_in_words_and_the_graver_one_is_th
 
 def test_every_other_condition_that_is_raised_of_a_cluster_has_a_state_of_a_rank_of_its_own() -> None:
     planned = {Condition.OFFLINE_PLANNED, Condition.UNDER_MIN_ISR_PLANNED}  # of health: offline_partitions, by plan
-    assert RAISED.keys() == ALL_RULES.keys() - STATES.keys() - planned - {Condition.JOB_DOWN}
+    of_applications = {*OF_GROUPS}
+    assert RAISED.keys() == ALL_RULES.keys() - STATES.keys() - planned - {Condition.JOB_DOWN} - of_applications
     assert not {state.rank for state in RAISED.values()} & {state.rank for state in STATES.values()}
 
 

@@ -39,6 +39,14 @@ def counted(name: str) -> str:
     return f"{OWN}group_{name}{{{OF_TOPIC}}}"
 
 
+def raised_labels(condition: str) -> str:
+    return f'{PROD}, condition="{condition}", subject="billing"'
+
+
+def raised(condition: str) -> str:
+    return f'{OWN}condition_since_seconds{{{raised_labels(condition)}, severity="warning"}}'
+
+
 class Case(NamedTuple):
     """One rule: the series under which it fires at a minute with these labels, and those under which it does not."""
 
@@ -61,11 +69,13 @@ ANNOUNCED = {of_broker(f"{OWN}broker_maintenance"): "1x100"}
 CASES = (
     Case("GroupLagGrows", {LAG: "0+30x200"} | READ, 60, GROUP,
          ({LAG: "9000x200"} | READ, {LAG: "0+60x200"} | READ, {LAG: "0+3x60"} | READ, {LAG: "0+30x200"} | LEFT)),
-    Case("GroupStuck", {counted("stuck_partitions"): "0x10 1x60"}, 20, GROUP, ({counted("stuck_partitions"): "0x60"},)),
+    Case("GroupStuck", {raised("group_stuck"): "_x10 7x60"}, 20, raised_labels("group_stuck"),
+         ({raised("group_losing"): "7x60"}, {counted("stuck_partitions"): "1x60"})),
     Case("GroupNearRetention", {USED: "0.9x100"}, 60, GROUP, ({USED: "0.7x100"}, {USED: "0.99-0.001x100"})),
-    Case("GroupLosesRecords", {counted("losing_partitions"): "0x15 1x2 0x60"}, 20, GROUP,
-         ({counted("losing_partitions"): "0x60"}, {counted("losing_partitions"): "1x2 0x60"})),
-    Case("GroupBeyondEnd", {counted("beyond_offsets"): "998x60"}, 20, GROUP, ({counted("beyond_offsets"): "0x60"},)),
+    Case("GroupLosesRecords", {raised("group_losing"): "_x15 7x2 _x60"}, 20, raised_labels("group_losing"),
+         ({raised("group_stuck"): "7x60"}, {raised("group_losing"): "7x2 _x60"})),
+    Case("GroupBeyondEnd", {raised("group_beyond_end"): "7x60"}, 20, raised_labels("group_beyond_end"),
+         ({raised("group_beyond_end"): "_x19 7x60"}, {raised("group_losing"): "7x60"})),
     Case("LeadersNotPreferred", {OFF_PREFERRED: "11x60"} | PARTITIONS | WHOLE,
          40, PROD, ({OFF_PREFERRED: "10x60"} | PARTITIONS | WHOLE,
                     {OFF_PREFERRED: "50x60"} | PARTITIONS)),

@@ -6,10 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.contracts.group_positions import GroupPosition, GroupReadings, position_after
+from streaming.contracts.group_positions import MOVING, GroupPosition, GroupReadings, position_after
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.queries import plain_type
@@ -51,6 +52,17 @@ def expected(samples: list[Row]) -> dict[tuple[str, int], GroupPosition]:
         if key not in newest or now.at > newest[key][0].at:
             newest[key] = now, position_after(newest.get(key), now)
     return {key: position for key, (_, position) in newest.items()}
+
+
+@pytest.mark.parametrize("gap", [MOVING, MOVING + 1])
+def test_a_position_is_remembered_for_a_while_without_samples(gap: int) -> None:
+    ends = {"committed_offset": 3, "log_start_offset": 0, "high_watermark": 9, "last_stable_offset": 9}
+    others = dict.fromkeys(("member", "start_offset", "lag"))
+    first = ends | others | {"group": "g", "partition": 0, "positions_at": 0, "source": "samples:a"}
+    samples = [first | {"collected_at": 1}, first | {"collected_at": 1 + gap, "log_start_offset": 5}]
+    (position,) = expected(samples).values()
+    assert taken([samples]) == taken([[each] for each in samples]) == expected(samples)
+    assert (position.lost_at, position.standing_since) == ((1 + gap, 1) if gap == MOVING else (None, 1 + gap))
 
 
 def taken(batches: list[list[Row]]) -> dict[tuple[str, int], GroupPosition]:

@@ -15,7 +15,7 @@ from streaming.contracts.sample_tables import GROUP_OFFSETS
 from tests.delta.test_sampled_spells import SECOND, START, Row, Stored, shown
 from tests.examples import examples
 
-ROUND = 10
+ROUND = 30
 STUCK_AT = STANDING // SECOND
 """Seconds after its first sample at which a group that stands still is stuck."""
 
@@ -81,7 +81,7 @@ def test_it_stays_stuck_while_its_coordinator_is_silent_also_if_its_position_is_
     """Its members come back one after the other, before the first of which nothing is owned."""
     held = stored(standing(), restarts=restarts)
     back = STUCK_AT + silence
-    for at in range(STUCK_AT, back, ROUND):
+    for at in range(STUCK_AT, back, 2 * ROUND):
         held.apply([offsets(at, 7, 7, group="other", coordinator=2)])
         if restarts:
             held.start()

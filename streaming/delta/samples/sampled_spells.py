@@ -58,9 +58,9 @@ def _may_hang(rows: pa.Table, lasting: Collection[Key]) -> pa.ChunkedArray:
 
 
 def _may_be_in_trouble(rows: pa.Table, lasting: Collection[Key]) -> pa.ChunkedArray:
-    """Return which partitions of groups may be in trouble: somebody may read them, so that those of groups left do not.
+    """Return which rows may show a group in trouble; most that were left count for none.
 
-    Of what lasts each row counts whose names are all among those that last, in whatever combination.
+    A row may also be about a key if each of its names is that of one.
     """
     now = rows["collected_at"]
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
+from exporters.read_model.cluster_health import HealthBasis, health_of
 from exporters.read_model.cluster_samples import ClusterSamples, QuorumMemberRow, TransactionRow
 from exporters.read_model.conditions import ConditionInputs, ConditionSettings, Raised, raised
 from exporters.read_model.draft import SnapshotDraft
@@ -17,7 +18,7 @@ from exporters.read_model.snapshot import ClusterSnapshot, PartitionCounts, Repl
 from exporters.read_model.spells import keep_conditions, put_conditions
 from streaming.contracts.conditions import BOUND, KEPT, RULES, Condition, Spell
 from streaming.contracts.observations import SourceKind
-from streaming.contracts.sampled_conditions import PACE, SAMPLED_RULES, SampledSpell
+from streaming.contracts.sampled_conditions import OF_GROUPS, PACE, SAMPLED_RULES, SampledSpell
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
 from streaming.contracts.tables import CONDITIONS
 from streaming.delta.log.definitions import arrow_schema
@@ -346,6 +347,29 @@ def test_a_hanging_transaction_is_raised_for_each_topic_that_counts() -> None:
     one = shown(*hanging, hanging[0]._replace(part="8/0"))
     found = labels(one, settings=ConditionSettings(topics=("!tmp-*",)))
     assert found == {("main", "hanging_transaction", topic) for topic in ("orders", "a-b")}
+
+
+def test_a_group_is_raised_once_for_all_its_partitions_of_topics_that_count() -> None:
+    """The labels of its series are the same whichever of its partitions are stuck; excluded names have no condition."""
+    parts = (("g", "a-b-0", 60), ("g", "a-b-3", 90), ("g", "tmp-1", 99), ("", "a-0", 5), ("dev-1", "a-0", 5))
+    stuck = [sampled(Condition.GROUP_STUCK, group, part, NOW - age * SECOND) for group, part, age in parts]
+    chosen = ConditionSettings(topics=("!tmp",), groups=("!dev-*",))
+    both = every(shown(*stuck), settings=chosen)
+    assert both == [
+        Raised("main", Condition.GROUP_STUCK, "", "warning", "", NOW - 5 * SECOND),
+        Raised("main", Condition.GROUP_STUCK, "g", "warning", "", NOW - 90 * SECOND),
+    ]
+    assert [each.labels for each in every(shown(*stuck[:1], *stuck[2:]), settings=chosen)] == [
+        each.labels for each in both
+    ]
+    assert every(shown(stuck[2]), settings=chosen) == []
+
+
+def test_a_group_in_trouble_leaves_the_health_of_its_cluster_alone() -> None:
+    stuck = shown(*(sampled(condition, "g", "orders-0") for condition in OF_GROUPS))
+    assert len(every(stuck)) == len(OF_GROUPS)
+    answers = [health_of({"main": each}, {}, NOW, HealthBasis(max_age_seconds=60.0)) for each in (stuck, shown())]
+    assert answers[0] == answers[1]
 
 
 # While the exporter runs.
