@@ -183,7 +183,7 @@ def test_partitions_of_a_group_have_spells_of_their_own() -> None:
 def logs(draw: st.DrawFn) -> list[Row]:
     """Two coordinators with two partitions, some of which they leave out, or have both, one after the other."""
     at, log = 0.0, list[Row]()
-    for _ in range(draw(st.integers(1, 10))):
+    for _ in range(draw(st.integers(1, 8))):
         at += draw(st.sampled_from([5, 10, 10, 100, 280, 305, 900, 900, 4_000, 90_000]))
         coordinator = draw(st.integers(1, 2))
         for partition in draw(st.sampled_from([(), (0,), (1,), (0, 1), (0, 1)])):

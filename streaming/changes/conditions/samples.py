@@ -20,7 +20,7 @@ class Answers(NamedTuple):
 
     Attributes:
         findings: by the newest rows, those of rounds before included; of each key one.
-        mentioned: what the round itself says of the keys of spells that last.
+        mentioned: what the round itself says of the keys of spells that last, if no finding is about them.
         answered: when reporters answered, by cluster and reporter; "": the newest answer of the cluster.
         forgotten_after: after so long, microseconds, a row goes that no answer has.
         moving: so long, microseconds, a thing may be in no answer while it moves, or is late.

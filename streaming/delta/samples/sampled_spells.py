@@ -15,7 +15,7 @@ from streaming.changes.conditions.samples import Answers, SampledFold
 from streaming.contracts import sampled_conditions as rules
 from streaming.contracts.conditions import SECOND, Condition
 from streaming.contracts.group_positions import MOVING
-from streaming.contracts.group_readers import COMMITTING, LOSING, REBALANCING, STANDING
+from streaming.contracts.group_readers import COMMITTING, LOSING, REBALANCING, STANDING, GroupOffsetsRow
 from streaming.contracts.sample_tables import GROUP_OFFSETS, LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from streaming.contracts.sampled_conditions import GIVEN_UP, OF_GROUPS, Key, SampledFinding, SampledSpell
 from streaming.contracts.tables import SAMPLED_CONDITIONS
@@ -44,12 +44,14 @@ class SampledKind(NamedTuple):
         judged: what its rows show; of spells that last also that they are over.
         counts: which rows may show trouble, or be about one of the keys; all that are not left out.
         moving: so long, microseconds, a thing may be in no answer while it moves.
+        columns: of its rows, which it is judged by; empty: all.
     """
 
     conditions: frozenset[Condition]
     judged: Callable[[Sequence[Row], Collection[Key]], Iterator[SampledFinding]]
     counts: Callable[[pa.Table, Collection[Key]], pa.ChunkedArray] | None = None
     moving: int = 0
+    columns: Sequence[str] = ()
 
 
 def _may_hang(rows: pa.Table, lasting: Collection[Key]) -> pa.ChunkedArray:
@@ -95,7 +97,13 @@ SAMPLED_KINDS: Final = {
     ),
     QUORUM_MEMBERS.name: SampledKind(frozenset({Condition.QUORUM_VOTER_BEHIND}), rules.of_quorum),
     TRANSACTIONS.name: SampledKind(frozenset({Condition.HANGING_TRANSACTION}), rules.of_transactions, _may_hang),
-    GROUP_OFFSETS.name: SampledKind(frozenset(OF_GROUPS), rules.of_group_offsets, _may_be_in_trouble, MOVING),
+    GROUP_OFFSETS.name: SampledKind(
+        frozenset(OF_GROUPS),
+        rules.of_group_offsets,
+        _may_be_in_trouble,
+        MOVING,
+        ("cluster_id", "cluster", "coordinator", *GroupOffsetsRow._fields),
+    ),
 }
 """By table. Their tables are never committed before the spells that follow from them."""
 
@@ -131,12 +139,12 @@ class SampledSpells:
 
     def _follow(self, kind: SampledKind, table: Newest, of_round: pa.Table) -> None:
         lasting = self._fold.lasting(kind.conditions)
-        said = list[SampledFinding]()
-        if lasting:
+        findings, said = _judged(kind, table.numbered, lasting), list[SampledFinding]()
+        if missing := lasting.keys() - {finding.key for finding in findings}:
             samples = table.reported(of_round.filter(of_round[table.definition.key[-1]].is_valid()))
-            said = _judged(kind, samples, lasting)
+            said = _judged(kind, samples, missing)
         answers = Answers(
-            findings=_judged(kind, table.numbered, lasting),
+            findings=findings,
             mentioned={finding.key: finding for finding in said},
             answered=dict(_answered(of_round, table.definition)),
             forgotten_after=table.definition.forgotten_after * SECOND,
@@ -197,7 +205,8 @@ def spells_in(rows: pa.Table) -> list[SampledSpell]:
 
 def _judged(kind: SampledKind, rows: pa.Table, lasting: Collection[Key]) -> list[SampledFinding]:
     counting = rows if kind.counts is None else rows.filter(kind.counts(rows, lasting))
-    return list(kind.judged(counting.to_pylist(), lasting))
+    judged = counting.select(kind.columns) if kind.columns else counting
+    return list(kind.judged(judged.to_pylist(), lasting))
 
 
 def _answered(rows: pa.Table, definition: Table) -> Iterator[tuple[tuple[str, str], Any]]:
