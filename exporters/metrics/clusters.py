@@ -342,7 +342,7 @@ CONDITION_METRICS: Final = (
         unit="seconds",
         freshness=Freshness.NOT_REQUIRED,
         source=f"conditions.since, conditions.short_id, {_SOURCE}, log_directories.usable_bytes, "
-        "transactions.is_hanging, source_progress.reported_at",
+        "transactions.is_hanging, group_offsets.standing_since, source_progress.reported_at",
         samples=_raised,
     ),
 )
