@@ -15,6 +15,8 @@ from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.queries import plain_type
 from streaming.delta.samples.newest import Newest
+from tests.delta.test_sampled_group_spells import listed, offsets
+from tests.delta.test_sampled_spells import Stored
 from tests.examples import examples
 
 Row = dict[str, Any]
@@ -114,3 +116,44 @@ def test_a_group_that_is_gone_for_a_minute_starts_over() -> None:
         newest.take(answer)
     (row,) = newest.rows.to_pylist()
     assert row["standing_since"] == late + 1
+
+
+# Spells that follow from positions, in any cut.
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Row]:
+    """Two coordinators with two partitions, some of which they leave out, or have both, one after the other."""
+    at, log = 0.0, list[Row]()
+    for _ in range(draw(st.integers(1, 8))):
+        at += draw(st.sampled_from([5, 10, 10, 100, 280, 305, 900, 900, 4_000, 90_000]))
+        coordinator = draw(st.integers(1, 2))
+        for partition in draw(st.sampled_from([(), (0,), (1,), (0, 1), (0, 1)])):
+            committed, start, end = draw(
+                st.sampled_from([(50, 0, 100), (50, 0, 100), (50, 60, 100), (50, 0, 40), (99, 0, 99)])
+            )
+            member = draw(st.sampled_from(["app", "app", None]))
+            log.append(
+                offsets(at, committed, end, start=start, partition=partition, coordinator=coordinator, member=member)
+            )
+        log.append(listed(at, coordinator))
+        if draw(st.integers(0, 5)) == 0:
+            log += log[-draw(st.integers(1, 8)) :]
+    return log
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(log=logs(), cuts=st.sets(st.integers(0, 40)), killed=st.sets(st.integers(0, 40)))
+def test_any_cut_gives_the_same_spells_of_groups(log: list[Row], cuts: set[int], killed: set[int]) -> None:
+    """Where the job is killed, the batch comes again; a position that was out of an answer for a start begins again."""
+    singly = Stored(GROUP_OFFSETS)
+    for sample in log:
+        singly.apply([sample])
+    held = Stored(GROUP_OFFSETS)
+    for begin, end in pairwise(sorted({0, len(log), *(cut for cut in cuts if cut < len(log))})):
+        held.apply(log[begin:end])
+        if end in killed:
+            held.apply(log[begin:end])
+    assert held.found == singly.found
+    held.apply(log)
+    assert held.found == singly.found, "samples that come again change nothing"
