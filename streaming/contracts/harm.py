@@ -91,7 +91,7 @@ def notification(
         also: harm of conditions that have the name of the incident, and whether it lasts; said if the consequence
             does not say it.
     """
-    said = dict(_found(consequence))
+    said = dict(_harm_in(consequence))
     more = {harm: harm.brief(is_over=not also[harm]) for harm in also.keys() - {each for each, _ in said}}
     worse = (more[harm] for harm in Harm if harm in more)
     whole = ", ".join((*worse, *([consequence] if said or not more else [])))  # not "no write was refused" next to harm
@@ -106,14 +106,14 @@ def notification(
     room = LONGEST_NOTIFICATION - len(_text(short_id, " ", brief, " ")) + len("  ")
     next_step = _cut(next_step, max(_SHORTEST_STEP, room - min(len(facts), _FACTS_KEPT)))
     facts = _cut(facts, room - len(next_step))
-    return _text(short_id, facts, brief, next_step)
+    return _cut(_text(short_id, facts, brief, next_step), LONGEST_NOTIFICATION)
 
 
 def _text(short_id: str, facts: str, harm: str, next_step: str) -> str:
     return ": ".join(filter(None, (short_id, facts, harm))) + (f". First: {next_step}" if next_step else "")
 
 
-def _found(consequence: str) -> Iterator[tuple[tuple[Harm, bool], str]]:
+def _harm_in(consequence: str) -> Iterator[tuple[tuple[Harm, bool], str]]:
     """Yield the harm that a consequence says, whether it is over, and its topics."""
     for (harm, is_over), pattern in _SAID.items():
         if (match := pattern.search(consequence)) is not None:
