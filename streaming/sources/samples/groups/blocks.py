@@ -43,6 +43,7 @@ class CoordinatorAnswer:
         denied: groups that may not be described.
         left: groups of the round that have yet to be asked for.
         unread: groups of which it did not say what they have committed: whether anything, is unknown.
+        gone: groups that were expected, and of which it has nothing.
         topic_ids: when it was asked.
         positions: of the partitions, by field of a sample, topic and partition.
         positions_asked_at: when the first leader was asked for them, by the monotonic clock; None without any.
@@ -58,6 +59,7 @@ class CoordinatorAnswer:
     denied: tuple[str, ...] = ()
     left: Mapping[str, DescribedGroup] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     positions: Mapping[str, ByTopic] = field(default_factory=dict)
     positions_asked_at: Micros | None = None
@@ -126,6 +128,16 @@ def group_blocks(
             "assignor": tuple(group.assignor for _, group in piece),
         }
         yield BrokerGroupsObserved(**envelope, broker=broker, arrays=reported(arrays))
+
+
+def kept_blocks(
+    broker: BrokerId, names: Sequence[str], envelope: Mapping[str, Any]
+) -> Iterator[BrokerGroupsObserved | BrokerGroupOffsetsObserved]:
+    """Name groups whose samples stay, as far as an answer has none of them."""
+    for start in range(0, len(names), SAMPLES_PER_BLOCK):
+        kept = tuple(names[start : start + SAMPLES_PER_BLOCK])
+        yield BrokerGroupsObserved(**envelope, broker=broker, kept=kept)
+        yield BrokerGroupOffsetsObserved(**envelope, broker=broker, samples_by_topic=(), kept=kept)
 
 
 def group_offset_blocks(
