@@ -23,7 +23,7 @@ from streaming.jobs.streams.sample_columns import columns_of
 from streaming.name_patterns import NamePatterns
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups import groups as module
-from streaming.sources.samples.groups import listed
+from streaming.sources.samples.groups import listed, rounds
 from streaming.sources.samples.groups.blocks import GroupValues
 from streaming.sources.samples.groups.described import DescribedGroup
 from streaming.sources.samples.groups.groups import GroupsKind
@@ -63,7 +63,8 @@ class Coordinators:
     """Two brokers that coordinate as Kafka does, a source that samples them, and the tables of what it sends."""
 
     def __init__(self, *groups: str) -> None:
-        self.groups, self.denied = set(groups), set[str]()
+        self.groups = set(groups)
+        self.denied, self.late, self.refused = set[str](), set[str](), set[str]()
         self.leader = dict.fromkeys(range(PARTITIONS), ONE)
         self.state = dict.fromkeys(range(PARTITIONS), Partition.LOADED)
         self.now, self.view = 10_000 * SECOND, VIEW
@@ -83,12 +84,16 @@ class Coordinators:
         return {name: DescribedGroup("classic", "Empty") for name in shown}
 
     def committed(self, connection: Any, names: Iterable[str]) -> tuple[GroupValues, ...]:
+        names = [*names]
+        if not self.late.isdisjoint(names):
+            raise ConnectionRefused("it did not answer within 5 s")
         return tuple(self.answer(connection.broker, name) for name in names)
 
     def answer(self, broker: BrokerId, name: str) -> GroupValues:
         number = self.partition(name)
         state = self.state[number] if self.leader[number] == broker else Partition.UNSEEN
-        error = {Partition.UNSEEN: 16, Partition.LOADING: 14, Partition.LOADED: 30 if name in self.denied else 0}[state]
+        loaded = 30 if name in self.denied else 14 if name in self.refused else 0
+        error = {Partition.UNSEEN: 16, Partition.LOADING: 14, Partition.LOADED: loaded}[state]
         return GroupValues(error, name, {"orders": {0: 7}} if not error and name in self.groups else {})
 
     def round(self, *, silent: tuple[BrokerId, ...] = ()) -> None:
@@ -101,11 +106,15 @@ class Coordinators:
             patch.setattr(module, "describe_groups", lambda _, groups: (groups, ()))
             patch.setattr(module, "committed_offsets", self.committed)
             patch.setattr(listed, "committed_offsets", self.committed)
-            self.kind.ask(self.view, lambda *asked: not works.append(asked), Micros(self.now))  # type: ignore[func-returns-value]
-            for _, broker, work in works:
-                self.now += 1
-                if broker not in silent:
-                    self.take(broker, work)
+            is_due = True
+            while is_due:
+                works.clear()
+                self.kind.ask(self.view, lambda *asked: not works.append(asked), Micros(self.now))  # type: ignore[func-returns-value]
+                for _, broker, work in works:
+                    self.now += 1
+                    if broker not in silent:
+                        self.take(broker, work)
+                is_due = self.kind.next_at <= self.now
 
     def take(self, broker: BrokerId, work: Callable[[Any], Any]) -> None:
         at = Micros(self.now)
@@ -225,6 +234,33 @@ def test_a_group_that_may_be_described_no_longer_grows_old_and_is_forgotten() ->
         coordinators.round()
     assert coordinators.rows() == {"b": 0}
     assert not coordinators.kind.is_group("a")
+
+
+def test_groups_that_a_coordinator_is_late_with_keep_their_positions_and_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "MOST_GROUPS", 1)
+    coordinators = sampled("a", "b", "c")
+    coordinators.late = {"b", "c"}
+    coordinators.round()
+    assert coordinators.rows() == {"a": 0, "b": 1, "c": 1}
+    groups = {row["group"]: row for row in coordinators.tables[BrokerGroupsObserved].rows.to_pylist()}
+    assert {name: row["is_unread"] for name, row in groups.items()} == {"a": None, "b": True, "c": True}
+    coordinators.late, coordinators.groups = {"b"}, {"a", "b"}
+    coordinators.round()
+    assert coordinators.rows() == {"a": 1, "b": 2, "c": 2}, "the late ones are asked for first, in vain"
+    coordinators.round()
+    assert coordinators.rows() == {"a": 0, "b": 3}, "then the others are; and what is late is listed: c is not"
+    coordinators.late = set()
+    coordinators.round()
+    assert coordinators.rows() == {"a": 0, "b": 0}
+
+
+def test_groups_whose_commits_a_coordinator_refuses_keep_their_positions() -> None:
+    coordinators = sampled("a", "b")
+    coordinators.refused = {"a"}
+    coordinators.round()
+    assert coordinators.rows() == {"a": 1, "b": 0}
 
 
 STEPS = st.lists(

@@ -22,7 +22,7 @@ from streaming.sources.protocol.primitives import INT16, INT32, INT64
 from streaming.sources.source import AT_ONCE, monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from streaming.contracts.identifiers import BrokerId, TopicId
     from streaming.sources.protocol.connection import Connection
@@ -114,9 +114,9 @@ class _Piece(NamedTuple):
 
 
 def group_blocks(
-    broker: BrokerId, groups: Mapping[str, DescribedGroup], envelope: Mapping[str, Any]
+    broker: BrokerId, groups: Mapping[str, DescribedGroup], unread: Collection[str], envelope: Mapping[str, Any]
 ) -> Iterator[BrokerGroupsObserved]:
-    """Gather groups into blocks; without any, a block without samples."""
+    """Gather groups, of which some are unread, into blocks; without any, a block without samples."""
     described = sorted(groups.items(), key=itemgetter(0))
     for start in range(0, len(described) or 1, SAMPLES_PER_BLOCK):
         piece = described[start : start + SAMPLES_PER_BLOCK]
@@ -126,6 +126,7 @@ def group_blocks(
             "group_state": tuple(group.state for _, group in piece),
             "members": tuple(group.members for _, group in piece),
             "assignor": tuple(group.assignor for _, group in piece),
+            "is_unread": tuple(name in unread or None for name, _ in piece),
         }
         yield BrokerGroupsObserved(**envelope, broker=broker, arrays=reported(arrays))
 

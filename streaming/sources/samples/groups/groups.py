@@ -133,6 +133,7 @@ class GroupsKind:
         if not isinstance(refusal, ServiceRefused):
             coordinator.fail()
         if coordinator.round is None:
+            coordinator.late = []  # else what is never answered would keep all others from being asked for
             return AnswerContent([], refusal)
         coordinator.round.fail()
         is_over = isinstance(refusal, ServiceRefused) or coordinator.round.is_over(monotonic())
@@ -163,7 +164,7 @@ class GroupsKind:
         coordinated = replace(coordinated, groups=groups)
         coordinated = timed(coordinated, topic_ids, self._offsets.high_watermarks, envelope["collected_at"])
         return [
-            *group_blocks(broker, coordinated.groups, envelope),
+            *group_blocks(broker, coordinated.groups, coordinated.unread, envelope),
             *group_offset_blocks(broker, coordinated, topic_ids, envelope),
         ]
 

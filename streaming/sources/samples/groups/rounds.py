@@ -131,7 +131,7 @@ class Round:
         return [
             *kept_blocks(broker, kept, envelope),  # first, because blocks may be applied one by one
             *(replace(block, **times) for block in self.blocks),
-            *(group_blocks(broker, self.left, envelope) if self.left else ()),
+            *(group_blocks(broker, self.left, self.left, envelope) if self.left else ()),
         ]
 
 
