@@ -48,7 +48,7 @@ class Newest:
             for item, memory in zip(schema, self._schema, strict=True)
         ])  # fmt: skip
         self._rows = rows.select(self._schema.names).cast(self._schema)
-        self._left = self._rows.slice(0, 0)  # positions that an answer left out: another coordinator may have them
+        self._left = self._rows.slice(0, 0)  # positions that another block, or coordinator, may have
 
     def __len__(self) -> int:
         """Count the rows."""
