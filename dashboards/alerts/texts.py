@@ -24,7 +24,7 @@ cannot be typed, or would look like an expression."""
 
 def shortened(most: int = LONGEST) -> str:
     """Return a part of a template that leaves the beginning and the end of a long text, with a mark between them."""
-    return f"reReplaceAll `(?s)^(.{{{HEAD}}}).{{{most - HEAD - TAIL},}}(.{{{TAIL}}})$` `$1…$2`"
+    return f"reReplaceAll `(?s)^(.{{{HEAD}}}).{{{most - HEAD - TAIL + 1},}}(.{{{TAIL}}})$` `$1…$2`"
 
 
 def sentence(template: str) -> str:

@@ -57,6 +57,7 @@ _STATES: Final = {
     "Empty": ("Empty", style.YELLOW),
     "Dead": ("Dead", style.ORANGE),
 }
+UNREAD: Final = stat(groups.UNREAD, style.alarm_above_zero(style.YELLOW))
 OPEN: Final = stat(groups.OPEN_TRANSACTIONS, style.steps(style.BLUE))
 LATE: Final = stat(groups.LATE_TRANSACTIONS, style.alarm_above_zero(style.YELLOW))
 HANGING: Final = stat(groups.HANGING_TRANSACTIONS, style.alarm_above_zero(style.RED))
@@ -194,7 +195,7 @@ HANGING_LIST: Final = style.table(
 )
 
 ROWS: Final = (
-    PanelRow("Which groups are behind?", (line(4, MOST_LAG, LOST, LATE, HANGING, OPEN), (7, ((GROUPS, 24),)))),
+    PanelRow("Which groups are behind?", (line(4, MOST_LAG, LOST, UNREAD, LATE, HANGING, OPEN), (7, ((GROUPS, 24),)))),
     PanelRow(
         "Since when, and where?",
         ((8, ((LAG, 12), (LAG_SECONDS, 12))), (9, ((PARTITIONS, 12), (OWNERS, 12))), (9, ((HANGING_LIST, 24),))),

@@ -11,7 +11,7 @@ prometheusAlerts+:: {
           "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"offline_partitions|offline_partitions_planned\"})",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{145,}(.{15})$` `$1…$2` }}{{ else }}Partitions of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} have no leader{{ if match \"_planned$\" $labels.condition }} (planned work){{ end }}: neither reads nor writes. First: start a broker that could lead them, and stop no other one{{ end }}",
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Partitions of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} have no leader{{ if match \"_planned$\" $labels.condition }} (planned work){{ end }}: neither reads nor writes. First: start a broker that could lead them, and stop no other one{{ end }}",
             "command": "isrwatch incidents --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
           }
         },
@@ -20,7 +20,7 @@ prometheusAlerts+:: {
           "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"under_min_isr|under_min_isr_planned\"})",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{145,}(.{15})$` `$1…$2` }}{{ else }}Partitions of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} refuse writes with acks=all{{ if match \"_planned$\" $labels.condition }} (planned work){{ end }}: under min ISR. First: stop any rolling restart, and start the broker that is missing from most ISRs{{ end }}",
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Partitions of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} refuse writes with acks=all{{ if match \"_planned$\" $labels.condition }} (planned work){{ end }}: under min ISR. First: stop any rolling restart, and start the broker that is missing from most ISRs{{ end }}",
             "command": "isrwatch incidents --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
           }
         },
@@ -29,7 +29,7 @@ prometheusAlerts+:: {
           "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"unclean_election\"})",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{145,}(.{15})$` `$1…$2` }}{{ else }}Records of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} may be lost: a leader was elected from outside the ISR. First: keep the former leader stopped until its segments are copied{{ end }}",
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Records of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} may be lost: a leader was elected from outside the ISR. First: keep the former leader stopped until its segments are copied{{ end }}",
             "command": "isrwatch incidents --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
           }
         },
@@ -61,7 +61,7 @@ prometheusAlerts+:: {
           "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"broker_down|restart_loop\"})",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{145,}(.{15})$` `$1…$2` }}{{ else }}Broker {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{200,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} {{ if eq $labels.condition \"restart_loop\" }}goes down again and again{{ else }}is down{{ end }}. First: find out why, and stop no other one{{ end }}",
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Broker {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} {{ if eq $labels.condition \"restart_loop\" }}goes down again and again{{ else }}is down{{ end }}. First: find out why, and stop no other one{{ end }}",
             "command": "isrwatch state --brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
           }
         },
@@ -70,7 +70,7 @@ prometheusAlerts+:: {
           "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"under_replicated\"})",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{145,}(.{15})$` `$1…$2` }}{{ else }}Broker {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{200,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} runs, and is missing from ISRs. First: see whether its lag shrinks, then its disk and network{{ end }}",
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Broker {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} runs, and is missing from ISRs. First: see whether its lag shrinks, then its disk and network{{ end }}",
             "command": "isrwatch state --brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
           }
         },
@@ -79,7 +79,7 @@ prometheusAlerts+:: {
           "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"isr_flapping\"})",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{145,}(.{15})$` `$1…$2` }}{{ else }}Broker {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{200,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} leaves ISRs again and again. First: see its disk, its network and the pauses of leaders{{ end }}",
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Broker {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} leaves ISRs again and again. First: see its disk, its network and the pauses of leaders{{ end }}",
             "command": "isrwatch state --brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
           }
         },
@@ -89,7 +89,7 @@ prometheusAlerts+:: {
           "for": "5m",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "The log directory {{ $labels.subject | reReplaceAll `^[^:]*:` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{200,}(.{15})$` `$1…$2` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{200,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} is offline. First: replace the disk, then restart the broker if that is safe",
+            "summary": "The log directory {{ $labels.subject | reReplaceAll `^[^:]*:` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} is offline. First: replace the disk, then restart the broker if that is safe",
             "command": "isrwatch state --directories --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
           }
         },
@@ -99,7 +99,7 @@ prometheusAlerts+:: {
           "for": "15m",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "The volume {{ $labels.subject | reReplaceAll `^[^:]*:` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{200,}(.{15})$` `$1…$2` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{200,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} {{ if eq $labels.condition \"disk_fills_up\" }}is almost full{{ else }}is nearly full{{ end }}. First: see what grows, shorten its retention, or cancel what fills it",
+            "summary": "The volume {{ $labels.subject | reReplaceAll `^[^:]*:` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} {{ if eq $labels.condition \"disk_fills_up\" }}is almost full{{ else }}is nearly full{{ end }}. First: see what grows, shorten its retention, or cancel what fills it",
             "command": "isrwatch state --directories --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
           }
         },
@@ -108,7 +108,7 @@ prometheusAlerts+:: {
           "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"reassignment_stuck\"})",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{145,}(.{15})$` `$1…$2` }}{{ else }}Reassignments of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} are stuck. First: start the brokers of the new replicas, raise the throttle, or cancel{{ end }}",
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Reassignments of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} are stuck. First: start the brokers of the new replicas, raise the throttle, or cancel{{ end }}",
             "command": "isrwatch state --reassignments --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
           }
         },
@@ -118,7 +118,7 @@ prometheusAlerts+:: {
           "for": "5m",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "Voter {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{200,}(.{15})$` `$1…$2` }} of the metadata quorum of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} is behind. First: start or repair it, and stop no other controller",
+            "summary": "Voter {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of the metadata quorum of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} is behind. First: start or repair it, and stop no other controller",
             "command": "isrwatch state --quorum --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
           }
         },
@@ -128,7 +128,7 @@ prometheusAlerts+:: {
           "for": "5m",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "A transaction hangs in topic {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{200,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }}: read_committed consumers stop there. First: find and abort it",
+            "summary": "A transaction hangs in topic {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }}: read_committed consumers stop there. First: find and abort it",
             "command": "isrwatch state --transactions --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
           }
         },
@@ -151,7 +151,7 @@ prometheusAlerts+:: {
             "severity": "warning"
           },
           "annotations": {
-            "summary": "Part of isrwatch fails{{ with $labels.cluster }} for {{ . | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }}{{ end }}: {{ if eq $labels.condition \"source_refused\" }}the source {{ $labels.source | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} is refused or does not answer{{ end }}{{ if eq $labels.condition \"query_down\" }}the query {{ $labels.query | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} of the job is down{{ end }}{{ if eq $labels.condition \"program_down\" }}Prometheus cannot scrape {{ $labels.instance | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} of {{ $labels.job | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }}{{ end }}{{ if eq $labels.condition \"records_quarantined\" }}records cannot be parsed{{ end }}{{ if eq $labels.condition \"changes_missed\" }}changes were missed{{ end }}{{ if eq $labels.condition \"primary_source_lost\" }}the metadata log cannot be read, polling took over{{ end }}{{ if eq $labels.condition \"samples_stale\" }}samples are old{{ end }}{{ if eq $labels.condition \"table_unreadable\" }}the exporter cannot read the table {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{200,}(.{15})$` `$1…$2` }}{{ end }}{{ if eq $labels.condition \"series_left_out\" }}series of partitions were left out{{ end }}{{ if eq $labels.condition \"min_isr_unknown\" }}min.insync.replicas of partitions is unknown{{ end }}. First: isrwatch doctor",
+            "summary": "Part of isrwatch fails{{ with $labels.cluster }} for {{ . | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }}{{ end }}: {{ if eq $labels.condition \"source_refused\" }}the source {{ $labels.source | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} is refused or does not answer{{ end }}{{ if eq $labels.condition \"query_down\" }}the query {{ $labels.query | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} of the job is down{{ end }}{{ if eq $labels.condition \"program_down\" }}Prometheus cannot scrape {{ $labels.instance | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} of {{ $labels.job | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }}{{ end }}{{ if eq $labels.condition \"records_quarantined\" }}records cannot be parsed{{ end }}{{ if eq $labels.condition \"changes_missed\" }}changes were missed{{ end }}{{ if eq $labels.condition \"primary_source_lost\" }}the metadata log cannot be read, polling took over{{ end }}{{ if eq $labels.condition \"samples_stale\" }}samples are old{{ end }}{{ if eq $labels.condition \"table_unreadable\" }}the exporter cannot read the table {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }}{{ end }}{{ if eq $labels.condition \"series_left_out\" }}series of partitions were left out{{ end }}{{ if eq $labels.condition \"min_isr_unknown\" }}min.insync.replicas of partitions is unknown{{ end }}. First: isrwatch doctor",
             "command": "isrwatch doctor"
           }
         },

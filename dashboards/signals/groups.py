@@ -8,6 +8,14 @@ from dashboards.signals.derived import signal
 
 INFO: Final = signal("kafka_replication_group_info")
 MEMBERS: Final = signal("kafka_replication_group_members", "Members")
+UNREAD: Final = signal(
+    "kafka_replication_broker_unread_groups",
+    "Groups not answered for",
+    (
+        "Groups whose coordinator did not say in its last answer what they have committed: it was late, refused, or "
+        "has just started. Their lag is an older one, and soon unknown."
+    ),
+)
 PROGRESS_AGE: Final = signal("kafka_replication_group_progress_age_seconds", "Last batch")
 LAG: Final = signal(
     "kafka_replication_group_lag_records",

@@ -25,11 +25,13 @@ from exporters.read_model.snapshot import SECOND, ClusterIncidents, ClusterSnaps
 from streaming.contracts import health
 from streaming.contracts.conditions import Condition
 from streaming.contracts.events import IncidentClass
+from streaming.contracts.harm import Harm, notification
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from exporters.read_model.conditions import ConditionInputs
+    from streaming.contracts.conditions import Spell
 
 LABELS: Final = ("cluster",)
 _SUMMED: Final = "summed over all partitions, deleted topics included, a few seconds ago (table cluster_state)"
@@ -371,23 +373,34 @@ def _open(cluster: ClusterSnapshot) -> Iterator[Sample]:
 
 
 def _described(cluster: ClusterSnapshot) -> Iterator[Sample]:
-    for row in () if cluster.incidents is None else cluster.incidents.open:
-        yield (cluster.name, shown_id(row), row["consequence"] or "", row["next_step"] or "", notification(row)), 1
+    if cluster.incidents is None:
+        return
+    harm = [each for each in cluster.conditions if each.condition in _HARM_OF]
+    for row in cluster.incidents.open:
+        ids = {shown_id(each) for each in (row, *cluster.incidents.parts.get(row["incident_id"], ()))}
+        said = _in_notification(row, [each for each in harm if each.short_id in ids])
+        yield (cluster.name, shown_id(row), row["consequence"] or "", row["next_step"] or "", said), 1
 
 
-_LONGEST: Final = 200
+_HARM_OF: Final = {
+    Condition.UNCLEAN_ELECTION: Harm.LOST,
+    Condition.OFFLINE: Harm.OFFLINE,
+    Condition.OFFLINE_PLANNED: Harm.OFFLINE,
+    Condition.UNDER_MIN_ISR: Harm.REFUSED,
+    Condition.UNDER_MIN_ISR_PLANNED: Harm.REFUSED,
+}
 _COUNTS: Final = re.compile(r": (?:up to )?\d+ partition.*")
 
 
-def notification(row: Mapping[str, Any]) -> str:
-    """Return what a notification says of an incident: who, what it means, and what to do first; 200 characters."""
-    first = f" First: {row['next_step']}" if row["next_step"] else ""
-    facts = _COUNTS.sub("", (row["summary"] or "").partition(";")[0])
-    facts = ": ".join(filter(None, (shown_id(row), facts, row["consequence"]))) + ("." if first else "")
-    room = max(0, _LONGEST - len(first))
-    if len(facts) > room:
-        facts = f"{facts[: max(0, room - 1)].rstrip(' .,')}…"
-    return (facts + first)[:_LONGEST]
+def _in_notification(row: Mapping[str, Any], spells: Iterable[Spell]) -> str:
+    """Return what a notification says of an incident; spells of other incidents may have its name, too."""
+    consequence = row["consequence"] or ""
+    facts = _COUNTS.sub("", (row["summary"] or "").partition(f"; {consequence}")[0])
+    lasts: dict[Harm, bool] = {}
+    for each in spells:
+        harm = _HARM_OF[Condition(each.condition)]
+        lasts[harm] = lasts.get(harm, False) or each.ended_at is None
+    return notification(shown_id(row), facts, consequence, row["next_step"] or "", lasts)
 
 
 def _current(cluster: ClusterSnapshot) -> Iterator[Sample]:
@@ -422,7 +435,7 @@ INCIDENT_METRICS: Final = (
         labels=("cluster", "incident", "consequence", "next_step", "summary"),
         help="What an open incident means for clients, and what to do first; summary is what happened and what to do "
         "first, in at most 200 characters, for notifications; always 1, for joins.",
-        source="incidents.consequence, incidents.next_step, incidents.summary",
+        source="incidents.consequence, incidents.next_step, incidents.summary, conditions.short_id",
         samples=_described,
     ),
     ClusterMetric(

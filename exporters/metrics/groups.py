@@ -15,6 +15,7 @@ from streaming.contracts.group_readers import (
     reader_of,
     retention_used,
 )
+from streaming.contracts.identifiers import NO_BROKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,6 +91,18 @@ def _progress_ages(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
             yield (cluster.name, row.group), age, row.collected_at
 
 
+def _unread(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+    """Count the groups of each coordinator whose newest answer lacks something of them."""
+    counts, newest = Counter[int](), dict[int, int]()
+    for row in cluster.samples.groups or ():
+        if row.coordinator != NO_BROKER:
+            at = row.collected_at if row.kept_at is None else row.kept_at
+            newest[row.coordinator] = max(at, newest.get(row.coordinator, at))
+            counts[row.coordinator] += bool(row.is_unread) or row.kept_at is not None
+    for coordinator, at in newest.items():
+        yield (cluster.name, str(coordinator)), counts[coordinator], at
+
+
 OWNERS: Final = 10
 """So many client ids of a group and topic have series of their own, those that own most; the others share one."""
 
@@ -158,6 +171,15 @@ GROUP_METRICS: Final = (
         help="Members of a group; absent where its coordinator does not describe it.",
         source="groups.members",
         samples=_of_cluster(members),
+    ),
+    SampledMetric(
+        name=f"{OWN_PREFIX}broker_unread_groups",
+        labels=("cluster", "broker"),
+        help="Groups whose coordinator did not say in its last answer what they have committed: it was late, refused, "
+        "or has just started and does not list them any more. Their lag is an older one, and soon unknown, as that of "
+        "share groups before Kafka 4.2.",
+        source="groups.is_unread, groups.kept_at",
+        samples=_unread,
     ),
     SampledMetric(
         name=f"{_PREFIX}progress_age_seconds",

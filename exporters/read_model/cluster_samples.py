@@ -69,6 +69,8 @@ class GroupRow(NamedTuple):
     members: int | None
     last_progress_at: int | None
     coordinator: int
+    is_unread: bool | None
+    kept_at: int | None
     collected_at: int
 
 

@@ -44,7 +44,8 @@ class Table:
     ``streaming.delta.log.definitions``. ``reporter`` is the column of who reports a sample, if each of its answers
     has all its samples, of one moment: what its newest answer leaves out is gone. A sample that is
     ``forgotten_after`` seconds older than the newest one of its cluster goes as well; so long must be longer than a
-    round.
+    round. ``sampled_by`` is a column that every sample has; a row without stands for an answer without samples or, with
+    a value of ``kept_by``, for samples about which an answer says nothing: they stay, and ``kept_at`` has its time.
     """
 
     name: str
@@ -56,6 +57,12 @@ class Table:
     layout: int = 1
     reporter: str = ""
     forgotten_after: int = 60
+    sampled_by: str = ""
+    kept_by: str = ""
+
+    def __post_init__(self) -> None:
+        """Let the end of the key be what every sample has, unless something else is."""
+        object.__setattr__(self, "sampled_by", self.sampled_by or self.key[-1])
 
     def column_names(self) -> tuple[str, ...]:
         """Name the columns, in order."""

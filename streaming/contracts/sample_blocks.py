@@ -49,6 +49,7 @@ class SamplesBlock(Sample):
         by_topic: the fields of a sample that stand once for consecutive samples of a topic.
         may_be_empty: a block without samples says that there are none (any more).
         is_always_empty: samples of this kind travel singly.
+        kept_by: the field of a sample by which a block names samples that it says nothing about; empty if it cannot.
         arrays: by field of a sample, one value per sample. What is reported of none of them is left out.
     """
 
@@ -58,6 +59,7 @@ class SamplesBlock(Sample):
     by_topic: ClassVar[tuple[str, ...]] = ()
     may_be_empty: ClassVar[bool] = False
     is_always_empty: ClassVar[bool] = False
+    kept_by: ClassVar[str] = ""
 
     broker: BrokerId
     arrays: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -204,13 +206,19 @@ class TransactionsReported(SamplesBlock):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerGroupsObserved(SamplesBlock):
-    """Groups, from the broker that coordinates them: all that it has at this moment, in one block or more."""
+    """Groups, from the broker that coordinates them: all that it has at this moment, in one block or more.
+
+    ``kept`` are groups about which it says nothing (any more): what is missing of them is not gone.
+    """
 
     kind: ClassVar[str] = "broker_groups"
     format: ClassVar[int] = 4
     sample: ClassVar[type[Observation]] = GroupObserved
     reporter: ClassVar[str] = "coordinator"
     may_be_empty: ClassVar[bool] = True
+    kept_by: ClassVar[str] = "group"
+
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +237,9 @@ class BrokerGroupOffsetsObserved(SamplesByTopic):
         "positions_at",
     )
     may_be_empty: ClassVar[bool] = True
+    kept_by: ClassVar[str] = "group"
+
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,12 @@ SAMPLED: Final = (
 )
 ROUNDS_OF_SETTINGS: Final = 180
 """Three rounds of ``collect.config_interval``, by default, in seconds."""
+ROUNDS_OF_GROUPS: Final = 180
+"""Two rounds of a coordinator that takes as long as it may, and what they wait for, in seconds."""
+KEPT_AT: Final = "kept_at"
+_KEPT: Final = Column(
+    KEPT_AT, "timestamp", "newest answer of its coordinator, if that says neither this nor that it is gone; else null"
+)
 
 REPLICA_OFFSETS: Final = Table(
     name="replica_offsets",
@@ -68,9 +74,12 @@ REPLICA_OFFSETS: Final = Table(
 GROUPS: Final = Table(
     name="groups",
     comment="Every group, as its coordinator describes it, and every query of Spark whose checkpoint is read",
-    columns=(*CLUSTER, *columns_of(GroupObserved), *SAMPLED),
+    columns=(*CLUSTER, *columns_of(GroupObserved), _KEPT, *SAMPLED),
     key=("cluster_id", "group"),
     reporter="coordinator",
+    forgotten_after=ROUNDS_OF_GROUPS,
+    sampled_by="group_protocol",
+    kept_by="group",
 )
 
 GROUP_OFFSETS: Final = Table(
@@ -88,11 +97,13 @@ GROUP_OFFSETS: Final = Table(
             ),
         ),
         *columns_of(GroupPosition),
+        _KEPT,
         *SAMPLED,
     ),
     key=("cluster_id", "group", "topic_id", "partition"),
     reporter="coordinator",
     forgotten_after=MOVING // SECOND,
+    kept_by="group",
 )
 
 TRANSACTIONS: Final = Table(

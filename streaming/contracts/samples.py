@@ -71,7 +71,8 @@ class GroupObserved(Sample):
     ``group_protocol`` is classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071), and of a query of Spark,
     which no broker coordinates, spark. ``assignor`` is None while nothing is assigned, and of streams groups;
     ``members`` is None where the coordinator does not describe the group. ``last_progress_at`` is when a query of Spark
-    last began or finished a batch, by the clock of the file system of its checkpoint.
+    last began or finished a batch, by the clock of the file system of its checkpoint. ``is_unread``: the answer of its
+    coordinator has the group, and not what it has committed.
     """
 
     kind: ClassVar[str] = "group"
@@ -84,6 +85,9 @@ class GroupObserved(Sample):
     assignor: Annotated[str | None, "how partitions are assigned; null while none is"] = None
     last_progress_at: Annotated[Micros | None, "when a query of Spark last began or finished a batch"] = None
     coordinator: Annotated[BrokerId, SIGNED, "broker that coordinates it; -1: none, as of spark"]
+    is_unread: Annotated[
+        bool | None, "true: its coordinator was too late with what it has committed, or refused it; else null"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,15 @@ import typer
 from dashboards.alerts import rule_file
 from dashboards.alerts.texts import PLAIN, shortened
 from dashboards.render import without_query
-from exporters.metrics.clusters import notification
+from exporters.metrics.clusters import INCIDENT_METRICS
+from exporters.read_model.snapshot import ClusterIncidents, ClusterSnapshot
 from exporters.web.runbook import LABELS, runbook
 from streaming.alert_settings import AlertsSettings
 from streaming.commands import load
 from streaming.contracts.alerts import ALERTS, OPT_IN
+from streaming.contracts.conditions import Condition, Spell
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.state import ClusterState
 from streaming.settings import ExportSettings, Settings
 
 URL = "https://isrwatch.example"
@@ -68,18 +72,50 @@ def test_a_summary_names_the_cluster_and_says_what_to_do_first(name: str) -> Non
 # The sentence of an incident.
 
 
-def test_the_sentence_of_an_incident_keeps_its_first_step_however_long_it_is() -> None:
-    row = {"short_id": "prod-17", "incident_id": "x", "summary": "s" * 300 + "; c; n"}
-    row |= {"consequence": "no write was refused", "next_step": "start broker 3"}
-    said = notification(row)
-    assert len(said) == 200
-    assert said.startswith("prod-17: sss")
-    assert said.endswith("s… First: start broker 3")
-    assert len(notification({**row, "next_step": "n" * 500})) == 200
-    in_parts = notification({**row, "summary": ", ".join(["12 partitions"] * 20)})
-    assert re.search(r"\w… First: start broker 3$", in_parts), "no comma before what is left out"
-    short = notification({**row, "summary": "broker 3 was lost (announced: disk): up to 2 partitions offline; c; n"})
-    assert short == "prod-17: broker 3 was lost (announced: disk): no write was refused. First: start broker 3"
+def test_the_sentence_of_an_incident_is_shown_whole() -> None:
+    too_long = re.findall("`([^`]*)`", shortened(200))[0]
+    assert re.search(too_long, "x" * 200) is None, "200 characters are no more than there may be"
+    assert re.search(too_long, "x" * 201) is not None
+
+
+def described(row: dict[str, Any], *spells: Spell, parts: tuple[dict[str, Any], ...] = ()) -> str:
+    """Give the summary that the exporter exposes of an open incident."""
+    (info,) = (metric for metric in INCIDENT_METRICS if metric.name == "kafka_replication_incident_info")
+    incidents = ClusterIncidents(open=(row,), over={}, parts={row["incident_id"]: parts})
+    state = ClusterState(cluster_id=ClusterId("c"), cluster="prod")
+    ((labels, _),) = info.samples(ClusterSnapshot(cluster=state, incidents=incidents, conditions=spells))
+    return labels[-1]
+
+
+def spell(condition: Condition, short_id: str) -> Spell:
+    return Spell("id", ClusterId("c"), "prod", condition, "", Micros(1), Micros(1), None, None,
+                 "x", short_id, 1, (), 0, 1, None)  # fmt: skip
+
+
+def test_the_sentence_of_an_incident_names_who_what_it_means_and_what_to_do_first() -> None:
+    row = {"short_id": "prod-17", "incident_id": "x", "consequence": "no write was refused", "next_step": "start it"}
+    facts = "broker 3 was lost (announced: disk; and more)"
+    row["summary"] = f"{facts}: up to 2 partitions under-replicated; no write was refused; start it"
+    assert described(row) == f"prod-17: {facts}: no write was refused. First: start it"
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        (Condition.OFFLINE, "partitions are offline"),
+        (Condition.OFFLINE_PLANNED, "partitions are offline"),
+        (Condition.UNDER_MIN_ISR, "partitions refuse writes"),
+        (Condition.UNDER_MIN_ISR_PLANNED, "partitions refuse writes"),
+        (Condition.UNCLEAN_ELECTION, "records may be lost"),
+    ],
+)
+def test_harm_that_another_incident_did_under_its_name_is_in_its_sentence(condition: Condition, said: str) -> None:
+    row = {"short_id": "prod-17", "incident_id": "x", "consequence": "no write was refused", "next_step": "start it"}
+    row["summary"] = "broker 3 was lost: 1 partition under-replicated; no write was refused; start it"
+    assert described(row, spell(condition, "prod-17")) == f"prod-17: broker 3 was lost: {said}. First: start it"
+    assert said not in described(row, spell(condition, "prod-18"))
+    merged = {"short_id": "prod-16", "incident_id": "y"}
+    assert said in described(row, spell(condition, "prod-16"), parts=(merged,))
 
 
 # Commands and links.

@@ -27,7 +27,7 @@ COMMAND = "isrwatch state --cluster {{ $labels.group }}"
 def plain(name: str) -> str:
     """Write a name as a sentence of an alert does."""
     clean = "".join("?" if unicodedata.category(char) in {"Cc", "Cf", "Co", "Zl", "Zp"} else char for char in name)
-    return clean if len(clean) < LONGEST else f"{clean[:HEAD]}…{clean[-TAIL:]}"
+    return clean if len(clean) <= LONGEST else f"{clean[:HEAD]}…{clean[-TAIL:]}"
 
 
 def pattern(name: str) -> str:

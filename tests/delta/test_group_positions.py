@@ -97,16 +97,43 @@ def answered(at: int, coordinator: int, *groups: str, **more: Any) -> pa.Table:
     return pa.Table.from_pylist(rows or [{**common, "collected_at": at}], schema=PLAIN)
 
 
+def keeping(at: int, coordinator: int, *groups: str) -> pa.Table:
+    """What stands for groups about which an answer of a coordinator says nothing."""
+    common = {"cluster_id": "c", "cluster": "prod", "source": "samples:a", "coordinator": coordinator}
+    return pa.Table.from_pylist([{**common, "group": group, "collected_at": at} for group in groups], schema=PLAIN)
+
+
 def test_a_group_that_moves_to_another_coordinator_stands_still_since_it_did() -> None:
-    """The old coordinator leaves it out before the new one has it; meanwhile it is in no table."""
+    """The old coordinator does not list it before the new one has it: it keeps it."""
     newest = Newest(GROUP_OFFSETS, PLAIN.empty_table())
-    for answer in (answered(1, 1, "g", "h"), answered(2, 1, "h"), answered(3, 2)):
+    answers = (answered(1, 1, "g", "h"), keeping(2, 1, "g"), answered(2, 1, "h"), answered(3, 2))
+    for answer in answers:
         newest.take(answer)
-    assert [(row["group"], row["collected_at"]) for row in newest.rows.to_pylist()] == [("h", 2)]
+    shown = {row["group"]: (row["collected_at"], row["kept_at"]) for row in newest.rows.to_pylist()}
+    assert shown == {"g": (1, 2), "h": (2, None)}
     newest.take(answered(4, 2, "g", "i"))
     newest.take(answered(5, 2, "g", "i"))
+    newest.take(answered(6, 1, "h"))
     rows = {row["group"]: (row["coordinator"], row["standing_since"]) for row in newest.rows.to_pylist()}
     assert rows == {"g": (2, 1), "h": (1, 1), "i": (2, 4)}
+    assert newest.rows["kept_at"].null_count == len(rows)
+
+
+@given(st.lists(st.tuples(st.sampled_from("gh"), st.booleans()), max_size=8), st.sets(st.integers(1, 30)))
+def test_what_is_kept_stays_in_any_cut_of_the_answers(steps: list[tuple[str, bool]], cuts: set[int]) -> None:
+    """Each answer has one of two groups, and keeps the other one or says that it is gone."""
+    pieces, expected, at = [answered(1, 1, "g", "h")], {"g": 1, "h": 1}, 1
+    for group, is_kept in steps:
+        at, other = at + 1, "h" if group == "g" else "g"
+        pieces += [keeping(at, 1, other)] if is_kept and other in expected else []
+        pieces.append(answered(at, 1, group))
+        expected = {name: moment for name, moment in expected.items() if is_kept or name == group} | {group: at}
+    newest = Newest(GROUP_OFFSETS, PLAIN.empty_table())
+    whole = (0, *sorted(cut for cut in cuts if cut < len(pieces)), len(pieces))
+    for begin, end in pairwise(whole):
+        newest.take(pa.concat_tables(pieces[begin:end]))
+        newest = Newest(GROUP_OFFSETS, newest.rows)
+    assert {row["group"]: row["collected_at"] for row in newest.rows.to_pylist()} == expected
 
 
 def test_a_group_that_is_gone_for_a_minute_starts_over() -> None:

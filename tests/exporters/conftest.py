@@ -331,7 +331,7 @@ def put_samples(tables: Tables, rows: Rows) -> None:
         "groups",
         {**group, "members": 2, "assignor": "range"},
         {**group, "group": "idle", "group_protocol": "consumer", "group_state": "Empty", "members": 0},
-        {**group, "group": "undescribed", "coordinator": 2},
+        {**group, "group": "undescribed", "coordinator": 2, "is_unread": True},
         {**group, **spark, "last_progress_at": rows.start + 20 * SECOND},
     )
     committed = {**common, "group": "payments", "topic_id": "id-of-orders", "topic": "orders", "records_lost": 0}

@@ -60,7 +60,7 @@ function Board({ board, loaded, values }) {
       <div style={{ display: "flex", gap: 24, lineHeight: "44px" }}>
         <b style={{ fontSize: 18 }}>{board.title}</b>
         {chosen.map(([name, value]) => (
-          <span key={name}>{name}: {value === ".+" ? "All" : value}</span>
+          <span key={name}>{name}: {value === "(?s:.*)" ? "All" : value}</span>
         ))}
         <span style={{ marginLeft: "auto" }}>{times.join(" to ")} UTC</span>
       </div>

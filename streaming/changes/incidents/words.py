@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.changes.incidents.incident import OFFLINE, UNDER_MIN_ISR
 from streaming.contracts.events import PLANNED_CLASSES, Cause, IncidentClass, Severity
+from streaming.contracts.harm import Harm, topics_named
 from streaming.contracts.identifiers import NO_LEADER, Micros
 from streaming.contracts.topic_roles import GUESSED, TopicRole, failing, role_of
 from streaming.contracts.words import utc_text
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from streaming.changes.incidents.incident import DegradedCount, Incident
 
 _MICROS: Final = 1_000_000
-_TOPICS_LISTED: Final = 3
 _HARMLESS: Final = PLANNED_CLASSES | {IncidentClass.CONTROLLER_FAILOVER}
 
 
@@ -60,7 +60,11 @@ def _severity(incident: Incident, kind: IncidentClass) -> Severity:
 
 def _consequence(incident: Incident, kind: IncidentClass) -> str:
     unsure = incident.unknown - incident.refused - incident.leaderless
-    doubt = f"whether writers of {_topics(incident, unsure)} were refused is unknown, as min ISR is" if unsure else ""
+    doubt = (
+        f"whether writers of {topics_named(_names(incident, unsure))} were refused is unknown, as min ISR is"
+        if unsure
+        else ""
+    )
     harm = ", ".join(_harm(incident))
     if kind in _HARMLESS:
         beside = f"{harm}, which planned work alone does not explain: other brokers were missing, too" if harm else ""
@@ -74,19 +78,15 @@ def _consequence(incident: Incident, kind: IncidentClass) -> str:
 def _harm(incident: Incident) -> Iterator[str]:
     """Say what fails while partitions are degraded because of an incident, or failed."""
     refusing, offline = (_topics_in_state(incident, place) for place in (UNDER_MIN_ISR, OFFLINE))
-    yield from _now_and_before(incident, incident.leaderless, offline, "partitions of {} {} written or read", _CAN_BE)
-    yield from _now_and_before(incident, incident.refused, refusing, "acks=all writers of {} {}", _FAIL)
+    yield from _now_and_before(incident, incident.leaderless, offline, Harm.OFFLINE)
+    yield from _now_and_before(incident, incident.refused, refusing, Harm.REFUSED)
     roles = {role_of(incident.topics.get(topic_id, "")) for topic_id in incident.leaderless | incident.refused}
     failing_now = {role_of(incident.topics.get(topic_id, "")) for topic_id in offline | refusing}
     for role in TopicRole:
         if role in roles - GUESSED:
-            yield f"{failing(role)} {_FAIL[role not in failing_now]}"
+            yield f"{failing(role)} fail{'ed' * (role not in failing_now)}"
     if incident.counts["unclean_elections"]:
-        yield "acknowledged records may be lost"
-
-
-_CAN_BE: Final = ("cannot be", "could not be")
-_FAIL: Final = ("fail", "failed")
+        yield Harm.LOST.sentence()
 
 
 def _topics_in_state(incident: Incident, place: int) -> set[str]:
@@ -94,21 +94,15 @@ def _topics_in_state(incident: Incident, place: int) -> set[str]:
     return {topic_id for (topic_id, _), held in incident.held.items() if held.states[place]}
 
 
-def _now_and_before(
-    incident: Incident, topic_ids: set[str], now: set[str], sentence: str, verbs: tuple[str, str]
-) -> Iterator[str]:
+def _now_and_before(incident: Incident, topic_ids: set[str], now: set[str], harm: Harm) -> Iterator[str]:
     """Say what fails, and what does not any more: of several topics one may have recovered before the others."""
-    for those, verb in zip((topic_ids & now, topic_ids - now), verbs, strict=True):
+    for those, is_over in ((topic_ids & now, False), (topic_ids - now, True)):
         if those:
-            yield sentence.format(_topics(incident, those), verb)
+            yield harm.sentence(_names(incident, those), is_over=is_over)
 
 
-def _topics(incident: Incident, topic_ids: set[str]) -> str:
-    """Name few topics; of many say how many, and name the first."""
-    names = sorted({incident.topics.get(topic_id, topic_id) for topic_id in topic_ids})
-    if len(names) > _TOPICS_LISTED:
-        return f"{len(names)} topics ({', '.join(names[:_TOPICS_LISTED])}, …)"
-    return f"topic {names[0]}" if len(names) == 1 else f"topics {', '.join(names[:-1])} and {names[-1]}"
+def _names(incident: Incident, topic_ids: set[str]) -> set[str]:
+    return {incident.topics.get(topic_id, topic_id) for topic_id in topic_ids}
 
 
 def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from streaming.changes.advice.slow_brokers import UNKNOWN_SPEED, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.durability import TopicDurability
-from streaming.contracts.sample_tables import BROKER_SPEED, TOPIC_SETTINGS
+from streaming.contracts.sample_tables import BROKER_SPEED, KEPT_AT, TOPIC_SETTINGS
 from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, MICROS_PER_SECOND
 from streaming.contracts.topic_roles import consequence, role_of
 from streaming.delta.log.arrow_types import NAME
@@ -48,7 +48,7 @@ class Newest:
             for item, memory in zip(schema, self._schema, strict=True)
         ])  # fmt: skip
         self._rows = rows.select(self._schema.names).cast(self._schema)
-        self._left = self._rows.slice(0, 0)  # positions that an answer left out: another coordinator may have them
+        self._left = self._rows.slice(0, 0)  # positions that another block, or coordinator, may have
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -92,15 +92,15 @@ class Newest:
         return pa.table(_all_columns(samples, self.definition.name, self._schema), schema=self._schema)
 
     def _merged(self, reported: pa.Table) -> pa.Table:
-        """Return the newest row of each key that still exists; a row without a key is an answer without samples."""
+        """Return the newest row of each key that still exists."""
         key, reporter = self.definition.key, self.definition.reporter
         if not reporter:
             return merged(self._rows, reported, self.definition)
-        samples = reported.filter(reported[key[-1]].is_valid())
+        samples = reported.filter(reported[self.definition.sampled_by].is_valid())
         if DELETED_TO in self._schema.names:
             return self._with_positions(samples, reported)
         rows = newest(self._rows, samples, key) if samples.num_rows else self._rows
-        return without_gone(rows, reported, reporter)
+        return without_gone(rows, reported, self.definition)
 
     def _with_positions(self, samples: pa.Table, reported: pa.Table) -> pa.Table:
         """Return the newest rows; a group that moves to another coordinator continues with the position that it had."""
@@ -110,7 +110,7 @@ class Newest:
         if len(left):
             is_left = _is_in(rows, left, [*key, "collected_at"])
             left, rows = rows.filter(is_left), rows.filter(pc.invert(is_left))
-        present = without_gone(rows, reported, self.definition.reporter)
+        present = without_gone(rows, reported, self.definition)
         if len(present) < len(rows):
             gone = rows.filter(pc.invert(_is_in(rows, present, key)))
             left = pa.concat_tables([left, gone]).unify_dictionaries().combine_chunks()
@@ -125,21 +125,42 @@ def _is_in(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Array:
     return pc.is_in(numbers[: len(rows)], value_set=numbers[len(rows) :])
 
 
-def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:
-    """Drop the rows that a newer answer of their reporter leaves out; a row without a reporter stays.
+def without_gone(rows: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:
+    """Drop the rows that a newer answer of their reporter leaves out and does not keep; without a reporter a row stays.
 
     Args:
         rows: the newest of each key.
-        reported: new rows, including answers without samples.
-        reporter: the column with the reporter.
+        reported: new rows, including answers without samples, and what answers keep.
+        definition: of the table.
     """
+    reporter = definition.reporter
+    if definition.kept_by:
+        rows = with_kept(rows, reported, definition)
     answers = pa.concat_tables([rows, reported]).unify_dictionaries().combine_chunks()
     number, moment = key_numbers(answers, ["cluster_id", "source", reporter]), answers["collected_at"].combine_chunks()
     last = pa.table({"number": number, "moment": moment}).group_by("number").aggregate([("moment", "max")])
     place = pc.index_in(number, last["number"].combine_chunks())
-    is_there = pc.greater_equal(moment, last["moment_max"].combine_chunks().take(place))
+    there = pc.max_element_wise(moment, answers[KEPT_AT].combine_chunks()) if definition.kept_by else moment
+    is_there = pc.greater_equal(there, last["moment_max"].combine_chunks().take(place))
     stays = pc.or_(is_there, answers[reporter].combine_chunks().is_null()).slice(0, rows.num_rows)
     return rows if pc.all(stays).as_py() else rows.filter(stays)
+
+
+def with_kept(rows: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:
+    """Note in rows the time of newer answers that keep them; other blocks of such an answer may come with the next."""
+    by = ["cluster_id", "source", definition.reporter, definition.kept_by]
+    is_mark = pc.and_(reported[definition.sampled_by].is_null(), reported[definition.kept_by].is_valid())
+    if not pc.any(is_mark).as_py():
+        return rows
+    marks = reported.filter(is_mark)
+    numbers = key_numbers(pa.concat_tables([rows.select(by), marks.select(by)]).unify_dictionaries(), by)
+    at = marks["collected_at"].combine_chunks()
+    newest_marks = pa.table({"number": numbers[len(rows) :], "at": at}).group_by("number").aggregate([("at", "max")])
+    place = pc.index_in(numbers[: len(rows)], value_set=newest_marks["number"].combine_chunks())
+    at, before = newest_marks["at_max"].combine_chunks().take(place), rows[KEPT_AT].combine_chunks()
+    is_newer = pc.greater(at, rows["collected_at"].combine_chunks()).fill_null(False)
+    kept_at = pc.if_else(is_newer, pc.max_element_wise(at, before), before)
+    return rows.set_column(rows.column_names.index(KEPT_AT), rows.schema.field(KEPT_AT), kept_at)
 
 
 def merged(current: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:

@@ -141,7 +141,7 @@ class SampledSpells:
         lasting = self._fold.lasting(kind.conditions)
         findings, said = _judged(kind, table.numbered, lasting), list[SampledFinding]()
         if missing := lasting.keys() - {finding.key for finding in findings}:
-            samples = table.reported(of_round.filter(of_round[table.definition.key[-1]].is_valid()))
+            samples = table.reported(of_round.filter(of_round[table.definition.sampled_by].is_valid()))
             said = _judged(kind, samples, missing)
         answers = Answers(
             findings=findings,
@@ -253,7 +253,7 @@ def _once(
     if first == last:
         return
     piece = samples.slice(begins[first], ends[last - 1] - begins[first])
-    keys = key_numbers(piece.filter(piece[definition.key[-1]].is_valid()), definition.key)
+    keys = key_numbers(piece.filter(piece[definition.sampled_by].is_valid()), definition.key)
     if pc.count_distinct(keys).as_py() == len(keys):
         yield piece
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from streaming.delta.log.arrow_types import NAME, arrow_type
 from streaming.errors import InvalidObservation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streaming.contracts.observations import Observation
 
@@ -48,10 +48,19 @@ def in_columns(items: Iterable[BusFrame | DamagedRange]) -> Iterator[BusFrame | 
 def columns_of(block: SamplesBlock) -> pa.Table:
     """Return the samples of a block in the columns of ``schema_of`` their kind.
 
-    A block without samples becomes one row with its shared fields; the other columns are null.
+    A block without samples becomes one row with its shared fields; the other columns are null. So are those of the
+    rows that stand for samples that a block keeps, but for what it names them by.
     """
-    schema, shared = schema_of(block.sample), block.shared()
     arrays, count = (block.values(), len(block)) if len(block) else ({}, 1)
+    kept = getattr(block, "kept", ())
+    if not kept:
+        return _columns(block, arrays, count)
+    rows = [_columns(block, arrays, count), _columns(block, {block.kept_by: kept}, len(kept))]
+    return pa.concat_tables(rows).unify_dictionaries().combine_chunks()
+
+
+def _columns(block: SamplesBlock, arrays: Mapping[str, Sequence[Any]], count: int) -> pa.Table:
+    schema, shared = schema_of(block.sample), block.shared()
     columns = [
         pa.array(arrays[field.name], field.type)
         if field.name in arrays

@@ -145,7 +145,7 @@ def answered(broker: int, moment: int, groups: dict[str, dict[int, int]], **fiel
     committed = {name: {"orders": {**offsets}} for name, offsets in groups.items()}
     answer = CoordinatorAnswer(described, committed, **fields)
     return [
-        *group_blocks(BrokerId(broker), described, envelope(moment)),
+        *group_blocks(BrokerId(broker), described, (), envelope(moment)),
         *group_offset_blocks(BrokerId(broker), answer, IDS, envelope(moment)),
     ]
 

@@ -74,6 +74,9 @@ def exactly(rows: pa.Table) -> tuple[dict[type[Observation], list[Any]], list[An
                 found[observed.sample].append(SimpleNamespace(**nothing | observed.shared()))
             for sample in singly([observed]):
                 found[type(sample)].append(sample)
+            for name in getattr(observed, "kept", ()):
+                nothing = dict.fromkeys(item.name for item in fields(observed.sample))
+                found[observed.sample].append(SimpleNamespace(**nothing | observed.shared() | {"group": name}))
         except InvalidObservation as reason:
             refused.append((row["position"], str(reason), row["payload"]))
     return found, refused
@@ -171,6 +174,14 @@ def test_a_block_without_samples_is_one_row_of_who_has_none() -> None:
         assert {name: value for name, value in row.items() if value is not None} == {
             "cluster_id": "c", "cluster": "prod", "source": "admin:a", "collected_at": 3, "coordinator": 4,
         }  # fmt: skip
+
+
+def test_a_group_that_a_block_keeps_is_a_row_of_its_name_alone() -> None:
+    empty: Any = BrokerGroupOffsetsObserved(**ENVELOPE, broker=4, samples_by_topic=(), kept=("g", ""))
+    rows = batch([encode(empty)])
+    for read in (rows, from_workers(rows)):
+        _, *kept = read_samples(read).columns[empty.sample].to_pylist()
+        assert [(row["group"], row["coordinator"], row["partition"]) for row in kept] == [("g", 4, None), ("", 4, None)]
 
 
 def test_workers_decode_every_block_and_nothing_else() -> None:

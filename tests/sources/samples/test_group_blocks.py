@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from streaming.contracts.codec import decode, encode
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId
+from streaming.contracts.sample_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
 from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved
 from streaming.sources.samples.groups import blocks as module
-from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
+from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_blocks, group_offset_blocks, kept_blocks
 from streaming.sources.samples.groups.described import DescribedGroup
 from tests.blocks import ENVELOPE, singly
 
@@ -81,21 +82,33 @@ def test_every_partition_of_a_group_is_in_one_block_with_what_was_reported_of_it
         assert {field: getattr(one, field) for field in (*OWN, *POSITIONS)} == expected[one.group, topic, one.partition]
 
 
-@given(answers(), st.integers(1, 2))
-def test_every_group_is_in_one_block(answer: CoordinatorAnswer, size: int) -> None:
+@given(answers(), st.integers(1, 2), st.data())
+def test_every_group_is_in_one_block(answer: CoordinatorAnswer, size: int, data: st.DataObject) -> None:
+    unread = data.draw(st.sets(st.sampled_from(sorted(answer.groups)))) if answer.groups else set[str]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SAMPLES_PER_BLOCK", size)
-        blocks = [*group_blocks(BrokerId(7), answer.groups, ENVELOPE)]
+        blocks = [*group_blocks(BrokerId(7), answer.groups, unread, ENVELOPE)]
     assert [decode(encode(block)) for block in blocks] == blocks
     assert len(blocks) == 1 or all(len(block) for block in blocks)
     samples = sorted(singly(blocks), key=lambda one: one.group)  # type: ignore[attr-defined]
     assert samples == [
         GroupObserved(
             **ENVELOPE, group=name, group_protocol=group.protocol, group_state=group.state, members=group.members,
-            assignor=group.assignor, coordinator=BrokerId(7),
+            assignor=group.assignor, coordinator=BrokerId(7), is_unread=name in unread or None,
         )
         for name, group in sorted(answer.groups.items())
     ]  # fmt: skip
+
+
+@given(st.lists(st.text(max_size=4), max_size=6), st.integers(1, 3))
+def test_what_an_answer_keeps_is_in_blocks_of_both_kinds(names: list[str], size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SAMPLES_PER_BLOCK", size)
+        blocks = [*kept_blocks(BrokerId(7), names, ENVELOPE)]
+    assert [decode(encode(block)) for block in blocks] == blocks
+    assert all(len(block.kept) <= size and not len(block) for block in blocks)
+    for kind in (BrokerGroupsObserved, BrokerGroupOffsetsObserved):
+        assert [name for block in blocks if isinstance(block, kind) for name in block.kept] == names
 
 
 def test_three_hundred_groups_in_a_hundred_partitions_are_a_few_small_blocks() -> None:

@@ -1,9 +1,10 @@
-"""Groups of one real broker: a streams group (KIP-1071) as Kafka's own tool shows it, and lag in seconds."""
+"""Groups of one real broker: a streams group (KIP-1071) as Kafka's own tool shows it, lag in seconds, and a restart."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,9 +15,12 @@ from confluent_kafka import Producer
 
 from deploy.sandbox import Sandbox
 from deploy.sandbox.waiting import wait_until
+from streaming.errors import ConnectionRefused
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
+from streaming.sources.samples.groups.described import list_groups
+from streaming.sources.samples.groups.listed import gone_groups
 from streaming.sources.samples.high_watermarks import SHARE_OF_AGE
 from tests.sources.samples.streams_member import Member
 from tests.sources.samples.test_groups_real import PERIOD, Clients, Collecting, Tables
@@ -194,3 +198,43 @@ def test_lag_in_seconds_is_the_age_of_the_first_record_that_was_not_read(
         lambda tables: all(row["lag_seconds"] == 0 for row in of_stuck(tables) if row["partition"] in errors),
         "what was read is no lag",
     )
+
+
+RESTARTED = {f"restarted-{number}" for number in range(30)}
+
+
+@pytest.mark.long
+def test_a_coordinator_that_restarts_lists_fewer_groups_and_never_says_that_they_are_gone(cluster: Sandbox) -> None:
+    """Its log was not closed, and it leads a thousand partitions: for a moment it answers, and lists nothing."""
+    cluster.admin.create_topic("wide", partitions=1_000, replication_factor=1)
+    clients = Clients(cluster.bootstrap_servers)
+    for group in RESTARTED:
+        clients.commit(group, 0, topic="users", partitions=(0,))
+    del clients  # librdkafka aborts where a broker is killed
+    address = Address("127.0.0.1", cluster.plan.brokers[1].client)
+    answers = list[tuple[int, frozenset[str]]]()
+
+    def ask() -> bool:
+        """Ask until the broker refuses, or lists all again."""
+        try:
+            with closing(dialer(from_client({}))(address, response_seconds=5)) as connection:
+                while len(listed := RESTARTED & list_groups(connection).keys()) < len(RESTARTED):
+                    answers.append((len(listed), gone_groups(connection, RESTARTED - listed)))
+                    time.sleep(0.01)
+                return True
+        except ConnectionRefused:
+            return False
+
+    cluster.kill(1)
+    started = threading.Thread(target=cluster.start, args=(1,))
+    started.start()
+    wait_until(ask, "all groups are listed again", seconds=120, every=0.02)
+    started.join()
+    print("groups listed, and answers:", Counter(count for count, _ in answers))
+    assert {gone for _, gone in answers} <= {frozenset()}
+    deleted = sorted(RESTARTED)[:10]
+    clients = Clients(cluster.bootstrap_servers)
+    for answer in clients.admin.delete_consumer_groups(deleted).values():
+        answer.result(30)
+    with closing(dialer(from_client({}))(address, response_seconds=5)) as connection:
+        assert gone_groups(connection, RESTARTED - list_groups(connection).keys()) == set(deleted)

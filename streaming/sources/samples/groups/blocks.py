@@ -22,7 +22,7 @@ from streaming.sources.protocol.primitives import INT16, INT32, INT64
 from streaming.sources.source import AT_ONCE, monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from streaming.contracts.identifiers import BrokerId, TopicId
     from streaming.sources.protocol.connection import Connection
@@ -43,6 +43,7 @@ class CoordinatorAnswer:
         denied: groups that may not be described.
         left: groups of the round that have yet to be asked for.
         unread: groups of which it did not say what they have committed: whether anything, is unknown.
+        gone: groups that were expected, and of which it has nothing.
         topic_ids: when it was asked.
         positions: of the partitions, by field of a sample, topic and partition.
         positions_asked_at: when the first leader was asked for them, by the monotonic clock; None without any.
@@ -58,6 +59,7 @@ class CoordinatorAnswer:
     denied: tuple[str, ...] = ()
     left: Mapping[str, DescribedGroup] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     positions: Mapping[str, ByTopic] = field(default_factory=dict)
     positions_asked_at: Micros | None = None
@@ -112,9 +114,9 @@ class _Piece(NamedTuple):
 
 
 def group_blocks(
-    broker: BrokerId, groups: Mapping[str, DescribedGroup], envelope: Mapping[str, Any]
+    broker: BrokerId, groups: Mapping[str, DescribedGroup], unread: Collection[str], envelope: Mapping[str, Any]
 ) -> Iterator[BrokerGroupsObserved]:
-    """Gather groups into blocks; without any, a block without samples."""
+    """Gather groups, of which some are unread, into blocks; without any, a block without samples."""
     described = sorted(groups.items(), key=itemgetter(0))
     for start in range(0, len(described) or 1, SAMPLES_PER_BLOCK):
         piece = described[start : start + SAMPLES_PER_BLOCK]
@@ -124,8 +126,19 @@ def group_blocks(
             "group_state": tuple(group.state for _, group in piece),
             "members": tuple(group.members for _, group in piece),
             "assignor": tuple(group.assignor for _, group in piece),
+            "is_unread": tuple(name in unread or None for name, _ in piece),
         }
         yield BrokerGroupsObserved(**envelope, broker=broker, arrays=reported(arrays))
+
+
+def kept_blocks(
+    broker: BrokerId, names: Sequence[str], envelope: Mapping[str, Any]
+) -> Iterator[BrokerGroupsObserved | BrokerGroupOffsetsObserved]:
+    """Name groups whose samples stay, as far as an answer has none of them."""
+    for start in range(0, len(names), SAMPLES_PER_BLOCK):
+        kept = tuple(names[start : start + SAMPLES_PER_BLOCK])
+        yield BrokerGroupsObserved(**envelope, broker=broker, kept=kept)
+        yield BrokerGroupOffsetsObserved(**envelope, broker=broker, samples_by_topic=(), kept=kept)
 
 
 def group_offset_blocks(

@@ -1,11 +1,12 @@
 """Groups: every broker is asked for those that it coordinates, what each has committed, and who may read what.
 
-At most seven requests per broker and piece of a round (:mod:`rounds`), and one that lists the groups. The positions
-next to a committed offset are those that :class:`offsets.OffsetsKind` has read before the coordinator is asked, as a
-rule a moment before. So lag is never too large: it is what the group had not read of that which was there then. It is
-too small by what was written between the two readings, of a leader that does not answer by what was written within
-one interval of offsets and the timeout of a request; after that its positions, and with them lag, are unknown. A
-group that moves to another coordinator may be in no answer for a round.
+At most seven requests per broker and piece of a round (:mod:`rounds`), and before the first piece one that lists all
+groups, and one for those that it lists no more: these are soon answered, however many there are. The positions next to
+a committed offset are those that :class:`offsets.OffsetsKind` has read before the coordinator is asked, as a rule a
+moment before. So lag is never too large: it is what the group had not read of that which was there then. It is too
+small by what was written between the two readings, of a leader that does not answer by what was written within one
+interval of offsets and the timeout of a request; after that its positions, and with them lag, are unknown. What a
+coordinator does not list or say (:mod:`listed`, :mod:`rounds`) stays as it was, and grows old.
 
 Lag in seconds is for how long the first offset that the group has not passed could have been read. It follows from when
 the high watermark passed it, and is as wrong as that: see :mod:`streaming.sources.samples.high_watermarks`; and by the
@@ -42,12 +43,13 @@ from streaming.sources.samples.groups.described import (
     describe_groups,
     list_groups,
 )
+from streaming.sources.samples.groups.listed import ListedGroups, gone_groups
 from streaming.sources.samples.groups.rounds import Coordinator, GroupsPiece, Round, about
 from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import AT_ONCE, Timer, monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streaming.contracts.identifiers import BrokerId, TopicId
     from streaming.contracts.sample_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
@@ -73,7 +75,7 @@ class GroupsKind:
 
     def __init__(self, period: Micros, offsets: OffsetsKind, is_included: Callable[[str], bool]) -> None:
         self._due, self._offsets, self._is_included = Timer(period), offsets, is_included
-        self._names: dict[BrokerId, Collection[str]] = {}
+        self._listed = ListedGroups()
         self._coordinators: dict[BrokerId, Coordinator] = {}
 
     @property
@@ -85,7 +87,7 @@ class GroupsKind:
 
     def is_group(self, name: str) -> bool:
         """Return whether a coordinator has named a group so in its last answer."""
-        return any(name in names for names in self._names.values())
+        return name in self._listed
 
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
         """Ask every broker when the time has come, and those whose round is not over for the next piece."""
@@ -101,10 +103,10 @@ class GroupsKind:
         ]
         if not asked:
             return
-        self._names = {broker: names for broker, names in self._names.items() if broker in view.brokers}
         positions = _Positions(self._offsets.positions(view.topic_ids), self._offsets.positions_asked_at)
         for broker, each in asked:
-            work = partial(_answer, self._is_included, view.topic_ids, positions, piece=each.piece())
+            piece = each.piece(partial(self._listed.expected, broker))
+            work = partial(_answer, self._is_included, view.topic_ids, positions, piece=piece)
             if ask(KIND, broker, work) and each.round is not None:
                 each.round.is_asked = True
 
@@ -118,8 +120,9 @@ class GroupsKind:
         blocks = self._blocks(view, answer.broker, coordinated, envelope)
         own = coordinator.round
         if own is None:
-            self._names[answer.broker] = {*coordinated.groups, *coordinated.left}
-            own = coordinator.round = Round(monotonic(), {})
+            now, names = monotonic(), {*coordinated.groups, *coordinated.left}
+            missing = self._listed.take(answer.broker, names, coordinated.gone, now)
+            own = coordinator.round = Round(now, {}, missing)
         own.add(blocks, coordinated)
         return self._over(coordinator, answer.broker, envelope) if own.is_over(monotonic()) else AnswerContent([])
 
@@ -130,6 +133,7 @@ class GroupsKind:
         if not isinstance(refusal, ServiceRefused):
             coordinator.fail()
         if coordinator.round is None:
+            coordinator.late = []  # else what is never answered would keep all others from being asked for
             return AnswerContent([], refusal)
         coordinator.round.fail()
         is_over = isinstance(refusal, ServiceRefused) or coordinator.round.is_over(monotonic())
@@ -137,19 +141,19 @@ class GroupsKind:
 
     @staticmethod
     def _over(coordinator: Coordinator, broker: BrokerId, envelope: dict[str, Any]) -> AnswerContent:
-        """Show a round: what it did not reach is listed, and its offsets are unknown."""
+        """Show a round, and say what it did not reach."""
         own = coordinator.round
         if own is None:
             raise AssertionError(f"no round of broker {broker} is over")
         coordinator.round, coordinator.late = None, [*own.left]
         if not own.left:
-            return AnswerContent(own.shown(envelope), _denied(own.denied))
+            return AnswerContent(own.shown(broker, envelope), _denied(own.denied))
         some = about(len(own.left))
         late = ServiceRefused(
             f"broker {broker} did not answer for all of its groups in time: the offsets of about {some} are "
             "unknown, and asked for first in the next round"
         )
-        return AnswerContent([*own.shown(envelope), *group_blocks(broker, own.left, envelope)], late)
+        return AnswerContent(own.shown(broker, envelope), late)
 
     def _blocks(
         self, view: ClusterView, broker: BrokerId, coordinated: CoordinatorAnswer, envelope: dict[str, Any]
@@ -160,7 +164,7 @@ class GroupsKind:
         coordinated = replace(coordinated, groups=groups)
         coordinated = timed(coordinated, topic_ids, self._offsets.high_watermarks, envelope["collected_at"])
         return [
-            *group_blocks(broker, coordinated.groups, envelope),
+            *group_blocks(broker, coordinated.groups, coordinated.unread, envelope),
             *group_offset_blocks(broker, coordinated, topic_ids, envelope),
         ]
 
@@ -185,6 +189,7 @@ def _answer(
     groups = piece.groups
     if groups is None:
         groups = {name: group for name, group in list_groups(connection).items() if is_included(name)}
+    gone = gone_groups(connection, sorted(piece.expected.difference(groups)))
     now, left = piece.cut(groups)
     groups, denied = describe_groups(connection, now)
     sharing = [name for name, group in groups.items() if group.protocol == SHARE]
@@ -206,6 +211,7 @@ def _answer(
         - {one.group for one in committed if not one.error}
         - {one.group for one in shared if not one.error},
         left=left,
+        gone=gone,
         topic_ids=topic_ids,
         positions=positions.read,
         positions_asked_at=positions.asked_at,

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import Micros
+from streaming.sources.samples.groups.blocks import group_blocks, kept_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.sample_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
     from streaming.sources.samples.groups.blocks import CoordinatorAnswer
     from streaming.sources.samples.groups.described import DescribedGroup
@@ -39,11 +41,13 @@ class GroupsPiece(NamedTuple):
         size: how many.
         groups: those that are left of the round; None where they have yet to be listed.
         ahead: names that are the first to be asked for.
+        expected: what is asked for if it is not listed: whether it is gone.
     """
 
     size: int
     groups: Mapping[str, DescribedGroup] | None = None
     ahead: Sequence[str] = ()
+    expected: frozenset[str] = frozenset()
 
     def cut(self, groups: Mapping[str, DescribedGroup]) -> tuple[dict[str, DescribedGroup], dict[str, DescribedGroup]]:
         """Return what is asked for now, and what is left."""
@@ -65,10 +69,10 @@ class Coordinator:
     late: list[str] = field(default_factory=list)
     round: Round | None = None
 
-    def piece(self) -> GroupsPiece:
+    def piece(self, expected: Callable[[], frozenset[str]]) -> GroupsPiece:
         """Return what to ask for next."""
         if self.round is None:
-            return GroupsPiece(self.size, None, self.late)
+            return GroupsPiece(self.size, None, self.late, expected())
         return GroupsPiece(self.size, self.round.left)
 
     def fit(self, answer: CoordinatorAnswer) -> None:
@@ -90,13 +94,17 @@ class Round:
         began_at: by the monotonic clock.
         left: groups that have yet to be asked for.
         blocks: of the pieces.
+        missing: groups that it has listed before, and no broker since.
+        unread: groups of which it did not say what they have committed.
         denied: groups that may not be described.
         is_asked: whether a piece is being asked for.
     """
 
     began_at: Micros
     left: Mapping[str, DescribedGroup]
+    missing: tuple[str, ...] = ()
     blocks: list[Block] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     denied: list[str] = field(default_factory=list)
     is_asked: bool = False
     failures: int = 0
@@ -108,6 +116,7 @@ class Round:
     def add(self, blocks: Iterable[Block], answer: CoordinatorAnswer) -> None:
         """Take the answer to a piece."""
         self.blocks += blocks
+        self.unread += answer.unread
         self.denied += answer.denied
         self.left, self.is_asked, self.failures = answer.left, False, 0
 
@@ -115,10 +124,15 @@ class Round:
         """Take a piece that was not answered: what is left stays left."""
         self.is_asked, self.failures = False, self.failures + 1
 
-    def shown(self, envelope: Mapping[str, Any]) -> list[Block]:
-        """Return all blocks under the time of the last one."""
+    def shown(self, broker: BrokerId, envelope: Mapping[str, Any]) -> list[Block]:
+        """Return all blocks under the time of the last one; what was not reached is listed, and what it had is kept."""
         times = {name: envelope[name] for name in _TIMES}
-        return [replace(block, **times) for block in self.blocks]
+        kept = sorted({*self.missing, *self.unread, *self.left})
+        return [
+            *kept_blocks(broker, kept, envelope),  # first, because blocks may be applied one by one
+            *(replace(block, **times) for block in self.blocks),
+            *(group_blocks(broker, self.left, self.left, envelope) if self.left else ()),
+        ]
 
 
 def about(count: int) -> str:

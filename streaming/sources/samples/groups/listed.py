@@ -1,0 +1,83 @@
+"""The coordinator that has listed each group last, and the groups that are missing: not listed, and not gone either.
+
+A group that is not listed any more is asked for by name. Only a broker that has loaded the partition of
+``__consumer_offsets`` of a group answers for it; every other one refuses, as a broker does that has just started, lists
+nothing without an error, and does not yet know what it leads. So a group is gone when its coordinator says that it has
+nothing of it, or has moved when another one lists it. Until then it is missing: its rows stay, and grow old.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.sample_tables import ROUNDS_OF_GROUPS
+from streaming.sources.samples.groups.blocks import committed_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from collections.abc import Set as AbstractSet
+
+    from streaming.contracts.identifiers import BrokerId
+    from streaming.sources.protocol.connection import Connection
+
+GIVEN_UP: Final = Micros(ROUNDS_OF_GROUPS * 1_000_000)
+"""So long a group may be missing; the tables forget its rows by then."""
+_GROUP_ID_NOT_FOUND: Final = 69
+
+
+def gone_groups(connection: Connection, names: Collection[str]) -> frozenset[str]:
+    """Ask a broker for groups that it does not list, in one request; return those that are gone, as it says.
+
+    Raises:
+        ConnectionRefused: it does not respond.
+    """
+    answers = committed_offsets(connection, names) if names else ()
+    return frozenset(one.group for one in answers if one.error in {0, _GROUP_ID_NOT_FOUND} and not one.values)
+
+
+class ListedGroups:
+    """The groups of each coordinator. A broker that is in no view any more may come back, so nothing of it is dropped.
+
+    Invariant: a group is of one broker, the last one that has listed it.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._of: dict[BrokerId, set[str]] = {}
+        self._missing: dict[str, Micros] = {}
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a coordinator has listed a group of this name last."""
+        return any(name in names for names in self._of.values())
+
+    def expected(self, broker: BrokerId) -> frozenset[str]:
+        """Return what to ask a broker for if it does not list it: what it has listed, and what is missing."""
+        return frozenset(self._of.get(broker, ())).union(self._missing)
+
+    def take(
+        self, broker: BrokerId, listed: AbstractSet[str], gone: AbstractSet[str], moment: Micros
+    ) -> tuple[str, ...]:
+        """Take the list of a broker.
+
+        Args:
+            broker: the coordinator.
+            listed: its groups.
+            gone: groups that are gone, as it says.
+            moment: now, by the monotonic clock.
+
+        Returns:
+            The groups of this broker that are missing.
+        """
+        own = self._of.setdefault(broker, set())
+        moved = listed - own
+        for names in self._of.values():
+            names.difference_update(moved, gone)
+        own |= listed
+        for name in listed | gone if self._missing else ():
+            self._missing.pop(name, None)
+        for name in own - listed:
+            if moment >= self._missing.setdefault(name, moment) + GIVEN_UP:
+                del self._missing[name]
+                own.discard(name)
+        return tuple(sorted(own - listed))
