@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streaming.changes.conditions.chains import LiveSpell, SpellBook
@@ -190,6 +190,14 @@ def played(moves: Iterable[tuple[Condition, str | None, int, bool]]) -> Iterator
 
 @settings(max_examples=examples(100), deadline=None)
 @given(moves=st.lists(MOVES, max_size=30))
+@example(
+    moves=[
+        (Condition.UNDER_REPLICATED, "j", 0, False),
+        (Condition.OFFLINE, "i", 900, False),
+        (Condition.BROKER_DOWN, "i", 0, False),
+        (Condition.UNDER_REPLICATED, "j", 0, False),
+    ]
+)
 def test_labels_never_change_until_it_is_over(moves: list[tuple[Condition, str | None, int, bool]]) -> None:
     raised: dict[Labels, Standing] = {}
     seen: set[tuple[Labels, int]] = set()

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streaming.bus.frames import BusFrame
 from streaming.bus.kafka.records import topic_of
@@ -67,12 +67,24 @@ def stored(settings: KafkaBusSettings, channel: Channel | None = None) -> list[S
     return [each for each in found if channel in (None, each.channel)]
 
 
+def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """Return where a partition begins and ends, once its leader knows that it leads: the topic may be new."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            return consumer.get_watermark_offsets(partition, timeout=SECONDS)
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
 def _records(consumer: Consumer, settings: KafkaBusSettings) -> Iterator[Stored]:
     left: dict[tuple[str, int], int] = {}
     assigned = []
     for topic in described(administrator(settings), settings).values():
         for partition in range(topic.partitions):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic.name, partition), timeout=SECONDS)
+            low, high = _watermarks(consumer, TopicPartition(topic.name, partition))
             if low < high:
                 left[topic.name, partition] = high
                 assigned.append(TopicPartition(topic.name, partition, low))

@@ -197,9 +197,11 @@ class SpellBook:
             spells[:] = [each for each in spells if each.ended_at is None or each.ended_at >= before]
 
     def end(self, spell: LiveSpell, row: ChangeRow) -> None:
-        """End a spell with a row; what lasted no time that was observed is withdrawn."""
+        """End a spell with a row; what lasted no time that was observed, or none as what it is, is withdrawn."""
         at = max(spell.began_at, min(row.time - row.gap, self.blind_since or row.time))
-        if at == spell.began_at:
+        span = spell.began_at, at
+        is_covered = any((each.began_at, each.ended_at) == span for each in spell.chain.spells if each is not spell)
+        if at == spell.began_at or is_covered:
             self.withdraw(spell)
             return
         spell.ended_at, spell.ended_version = at, row.version
