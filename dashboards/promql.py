@@ -67,7 +67,7 @@ def of_variable(variable: str) -> str:
     """Return the matcher of what a variable of a board, which is called as its label, has.
 
     Grafana writes a name as a regular expression there, with nothing escaped for the quotes around it: hence those of
-    raw strings. What has one of those itself cannot be chosen (:data:`CHOOSABLE`).
+    raw strings. A name that has one itself cannot be chosen (:data:`CHOOSABLE`).
     """
     return f"{variable}=~`${{{variable}:regex}}`"
 

@@ -84,7 +84,7 @@ def _by_topic(signal: Signal, settings: Settings, at: str = "") -> str:
 
 
 def _grown(settings: Settings) -> str:
-    """Return by how many seconds the lag of a group has grown in that topic, of those it reads, where it grew most."""
+    """Return by how many seconds the lag of a group has grown, in the topic that it reads where it grew most."""
     now, before = (_by_topic(signals.LAG_SECONDS, settings, at) for at in ("", f" offset {_WINDOW_MINUTES}m"))
     read = signals.READERS.series(scope(settings), f'reader!~"{PartitionReader.NONE}|{PartitionReader.NEVER}"')
     return f"max by (cluster, group) ({now} - {before} and on (cluster, group, topic) {read} > 0)"

@@ -209,7 +209,7 @@ GROUP_METRICS: Final = (
     ),
     _of_topic(
         "lag_at_least_seconds",
-        "The same of those partitions of which it is known: the lag of the topic is at least that.",
+        "The same, of the partitions where it is known: the lag of the topic is at least that.",
         "lag_seconds",
         per_topic(lambda row: row.lag_seconds, max, of_known=True),
         "seconds",

@@ -313,10 +313,8 @@ def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]
         since=attrgetter("since"),
         age_seconds=_oldest((sampled.get(volume_of(each), each.shown_at) for each in directories), now),
     )
-    announced, answered = (
-        announced_brokers(cluster, now),
-        {row.node: row.collected_at for row in rows.quorum_members or ()},
-    )
+    announced = announced_brokers(cluster, now)
+    answered = {row.node: row.collected_at for row in rows.quorum_members or ()}
     behind = {int(each.subject): each for each in voters_behind(cluster)}
     behind = {node: each for node, each in behind.items() if node not in announced}
     yield from reason_of(

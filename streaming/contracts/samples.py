@@ -108,7 +108,7 @@ class GroupOffsetsObserved(Sample):
     group_state: Annotated[str | None, "as in groups"] = None
     members: Annotated[int | None, "members of the group"] = None
     member: Annotated[
-        str | None, "client id of the partition's owner, of a share group of one of those who may read it"
+        str | None, "client id of the partition's owner; of a share group, of a member that may read it"
     ] = None
     coordinator: Annotated[
         BrokerId | None, SIGNED, "broker that coordinates the group; -1: none; null in a simulation"

@@ -325,35 +325,7 @@ def write_live_cluster(tables: Tables, now: int) -> None:
 def put_samples(tables: Tables, rows: Rows) -> None:
     """Write the samples of a cluster in which something of each kind is wrong."""
     common = {**rows.owner, "collected_at": rows.start + 28 * SECOND, "source": "samples:collector-1"}
-    group = {**common, "group": "payments", "group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
-    spark = {"group": "etl", "group_protocol": "spark", "group_state": "Active", "coordinator": -1}
-    tables.put(
-        "groups",
-        {**group, "members": 2, "assignor": "range"},
-        {**group, "group": "idle", "group_protocol": "consumer", "group_state": "Empty", "members": 0},
-        {**group, "group": "undescribed", "coordinator": 2, "is_unread": True},
-        {**group, **spark, "last_progress_at": rows.start + 20 * SECOND},
-    )
-    committed = {**common, "group": "payments", "topic_id": "id-of-orders", "topic": "orders", "records_lost": 0}
-    kept = {"log_start_offset": 50, "high_watermark": 70, "last_stable_offset": 70, "stable_lag": 10, "member": "app-7",
-            "committed_at": rows.start - 960 * SECOND, "standing_since": rows.start - 950 * SECOND,
-            "standing_end": 65, "owned_at": common["collected_at"], "beyond": 0}  # fmt: skip
-    lost = {
-        "records_lost": 4,
-        "lost_at": rows.start + 9 * SECOND,
-        "log_start_offset": 9,
-        "member": "app-8",
-        "beyond": 0,
-    }
-    other = {**committed, "group": "other", "partition": 0}
-    tables.put(
-        "group_offsets",
-        {**committed, "partition": 0, "committed_offset": 60, "lag": 10, "lag_seconds": 2.5, **kept},
-        {**committed, "partition": 1, "committed_offset": 3, "lag": 5, "lag_seconds": 61.0, **lost},
-        {**committed, "partition": 2, "records_lost": None},
-        {**other, "committed_offset": 50, "lag": 20, "beyond": 7},
-        {**other, "partition": 1, "committed_offset": 8},
-    )
+    _put_groups(tables, rows, common)
     fills = {"bytes_per_second": 2.5, "seconds_until_full": 8000.0}
     directory = {**common, "broker": 1, "is_online": True, "hosted_replicas": 2, "replica_bytes": 4096}
     tables.put(
@@ -387,6 +359,39 @@ def put_samples(tables: Tables, rows: Rows) -> None:
     )
     put_speeds(tables, common)
     put_settings(tables, {**common, "collected_at": rows.start - 60 * SECOND})
+
+
+def _put_groups(tables: Tables, rows: Rows, common: dict[str, Any]) -> None:
+    """Write groups of several protocols: behind, losing, beyond the end, unread."""
+    group = {**common, "group": "payments", "group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
+    spark = {"group": "etl", "group_protocol": "spark", "group_state": "Active", "coordinator": -1}
+    tables.put(
+        "groups",
+        {**group, "members": 2, "assignor": "range"},
+        {**group, "group": "idle", "group_protocol": "consumer", "group_state": "Empty", "members": 0},
+        {**group, "group": "undescribed", "coordinator": 2, "is_unread": True},
+        {**group, **spark, "last_progress_at": rows.start + 20 * SECOND},
+    )
+    committed = {**common, "group": "payments", "topic_id": "id-of-orders", "topic": "orders", "records_lost": 0}
+    kept = {"log_start_offset": 50, "high_watermark": 70, "last_stable_offset": 70, "stable_lag": 10, "member": "app-7",
+            "committed_at": rows.start - 960 * SECOND, "standing_since": rows.start - 950 * SECOND,
+            "standing_end": 65, "owned_at": common["collected_at"], "beyond": 0}  # fmt: skip
+    lost = {
+        "records_lost": 4,
+        "lost_at": rows.start + 9 * SECOND,
+        "log_start_offset": 9,
+        "member": "app-8",
+        "beyond": 0,
+    }
+    other = {**committed, "group": "other", "partition": 0}
+    tables.put(
+        "group_offsets",
+        {**committed, "partition": 0, "committed_offset": 60, "lag": 10, "lag_seconds": 2.5, **kept},
+        {**committed, "partition": 1, "committed_offset": 3, "lag": 5, "lag_seconds": 61.0, **lost},
+        {**committed, "partition": 2, "records_lost": None},
+        {**other, "committed_offset": 50, "lag": 20, "beyond": 7},
+        {**other, "partition": 1, "committed_offset": 8},
+    )
 
 
 def put_speeds(tables: Tables, common: dict[str, Any]) -> None:
