@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from deploy.sandbox.admin import Admin
 from deploy.sandbox.dump import DumpedRecord, dump_metadata_log, dump_newest_snapshot
 from deploy.sandbox.node import Node
-from deploy.sandbox.plan import NEWEST, Plan, formatted, random_id, write_plan
+from deploy.sandbox.plan import SINCE_4, Plan, formatted, random_id, write_plan
 from deploy.sandbox.properties import HOST, zookeeper_properties
 from deploy.sandbox.proxy import ReplicationProxy
 from deploy.sandbox.waiting import wait_until
@@ -215,7 +215,7 @@ class Sandbox:
         return dump_newest_snapshot(self._dump_tool(), self._node(controller).data)
 
     def _dump_tool(self) -> list[str | Path]:
-        package = "org.apache.kafka.tools" if self.plan.version == NEWEST else "kafka.tools"  # moved in 4.0
+        package = "org.apache.kafka.tools" if self.plan.version in SINCE_4 else "kafka.tools"  # moved in 4.0
         return [*self._java(128), f"{package}.DumpLogSegments"]
 
     def _node(self, node: int) -> Node:

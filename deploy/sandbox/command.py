@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from rich.table import Table
 
 from deploy.sandbox.cluster import Sandbox
-from deploy.sandbox.plan import NEWEST, VERSIONS, Plan, formatted, plan_cluster, read_plan
+from deploy.sandbox.plan import DEFAULT, VERSIONS, Plan, formatted, plan_cluster, read_plan
 from streaming.errors import ConfigurationError
 from streaming.runtime.jars import JMX_AGENT, jar_paths
 from streaming.terminal import Terminal
@@ -40,7 +40,7 @@ TOOLS: Final = {
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
 }
-"""Kafka's scripts and the classes that they start, of the newest version; earlier ones have some elsewhere."""
+"""Kafka's scripts and the classes that they start, since 4.0; earlier versions have some elsewhere."""
 
 
 def _existing(file: Path | None) -> Path | None:
@@ -58,7 +58,7 @@ def up(
     combined: Annotated[
         bool, typer.Option("--combined", help="The controllers are the first brokers, not nodes of their own.")
     ] = False,
-    version: Annotated[str, typer.Option(help=f"Version of Kafka, of {', '.join(VERSIONS)}.")] = NEWEST,
+    version: Annotated[str, typer.Option(help=f"Version of Kafka, of {', '.join(VERSIONS)}.")] = DEFAULT,
     zookeeper: Annotated[
         bool, typer.Option("--zookeeper", help="ZooKeeper instead of controllers; until Kafka 3.9.")
     ] = False,

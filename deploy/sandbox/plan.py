@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FIRST_CONTROLLER: Final = 101
-NEWEST: Final = "4.3"
+DEFAULT: Final = "4.3"
+SINCE_4: Final = frozenset({"4.4", DEFAULT})
+"""Versions without ZooKeeper, whose tools are in the packages of 4.0."""
 ONLY_ZOOKEEPER: Final = frozenset({"1.0"})
 VERSIONS: Final = {
-    NEWEST: SANDBOX,
+    "4.4": f"{SANDBOX}-kafka-4-4",
+    DEFAULT: SANDBOX,
     "3.9": f"{SANDBOX}-kafka-3",
     "3.6": f"{SANDBOX}-kafka-3-6",
     "1.0": f"{SANDBOX}-kafka-1",
@@ -43,7 +46,7 @@ class Plan:
     cluster_id: str
     brokers: dict[int, Ports]
     controllers: dict[int, Ports]
-    version: str = NEWEST
+    version: str = DEFAULT
     zookeeper: int | None = None
     properties: dict[str, str] = field(default_factory=dict)
     node_properties: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -57,7 +60,7 @@ class Plan:
     @property
     def advertises_controllers(self) -> bool:
         """True if brokers give the addresses of the controllers (KIP-853), as they do since Kafka 3.9."""
-        return self.version in {NEWEST, "3.9"}
+        return self.version in SINCE_4 | {"3.9"}
 
     @property
     def jars(self) -> str:
@@ -88,7 +91,7 @@ def plan_cluster(  # noqa: PLR0913 - all are keywords
     jmx_config: Path | None = None,
     proxy: bool = False,
     combined: bool = False,
-    version: str = NEWEST,
+    version: str = DEFAULT,
     zookeeper: bool = False,
 ) -> Plan:
     """Plan a new cluster: brokers 1, 2, ..., controllers 101, 102, ..., free ports.
@@ -102,8 +105,8 @@ def plan_cluster(  # noqa: PLR0913 - all are keywords
     """
     if version not in VERSIONS:
         raise ConfigurationError(f"there is no Kafka {version} for the sandbox; there are {', '.join(VERSIONS)}")
-    if zookeeper and version == NEWEST:
-        raise ConfigurationError(f"Kafka {NEWEST} has no ZooKeeper: add --version 3.9")
+    if zookeeper and version in SINCE_4:
+        raise ConfigurationError(f"Kafka {version} has no ZooKeeper: add --version 3.9")
     if not zookeeper and version in ONLY_ZOOKEEPER:
         raise ConfigurationError(f"Kafka {version} needs a ZooKeeper: add --zookeeper")
     free = _free_ports(brokers * _PORTS_OF_A_BROKER + controllers + 1)

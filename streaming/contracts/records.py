@@ -149,6 +149,13 @@ class RegisterController:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterController:
+    """The registration of a controller is deleted (KIP-1312, Kafka 4.4): of one that is no voter any more."""
+
+    controller: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderChange:
     """Control record: a new active controller (raft leader) at a new epoch."""
 
@@ -200,6 +207,7 @@ MetadataRecord = (
     | Config
     | FeatureLevel
     | RegisterController
+    | UnregisterController
     | LeaderChange
     | NoOp
     | TransactionMarker

@@ -6,7 +6,7 @@
 --harms A,B    draw from these only
 --without-spark  fold the buses at the end instead of running two Spark jobs
 --small        three brokers and a controller instead of five and three
---version V    of Kafka: 4.3, 3.9 or 3.6, whose controllers are read at configured addresses (4.3)
+--version V    of Kafka: 4.4, 4.3, 3.9 or 3.6, whose controllers are read at configured addresses (4.3)
 --resume       leave out the seeds of which such a run was equal already; the first seed of the results is the default
 
 Each run is a line of the results: build/chaos-kafka/COMMIT.txt, with "-changed" where files of the commit are. Of a run
@@ -25,7 +25,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from deploy.sandbox.plan import NEWEST, ONLY_ZOOKEEPER, VERSIONS
+from deploy.sandbox.plan import DEFAULT, ONLY_ZOOKEEPER, VERSIONS
 from tests.chaos_kafka.harms import HARMS
 from tests.chaos_kafka.run import Verdict, played
 from tests.chaos_kafka.schedule import FULL, SMALL, drawn
@@ -63,7 +63,8 @@ def main() -> int:
     options.add_argument("--harms", default=",".join(HARMS))
     options.add_argument("--without-spark", action="store_true")
     options.add_argument("--small", action="store_true")
-    options.add_argument("--version", choices=[each for each in VERSIONS if each not in ONLY_ZOOKEEPER], default=NEWEST)
+    versions = [each for each in VERSIONS if each not in ONLY_ZOOKEEPER]
+    options.add_argument("--version", choices=versions, default=DEFAULT)
     options.add_argument("--resume", action="store_true")
     given = options.parse_args()
     harms = tuple(given.harms.split(","))
@@ -72,7 +73,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: nothing stays behind
     results, failed = results_file(), 0
     what = f"{given.faults} faults{' of a small cluster' * given.small}{' without Spark' * given.without_spark}"
-    what += f" of Kafka {given.version}" if given.version != NEWEST else ""
+    what += f" of Kafka {given.version}" if given.version != DEFAULT else ""
     what += f" of {given.harms}" if set(harms) != set(HARMS) else ""
     done = verdicts_in(results, what) if given.resume else {}
     first = given.seed if given.seed is not None else min(done, default=time.time_ns() % 1_000_000)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final, NamedTuple
 
-from deploy.sandbox.plan import NEWEST
+from deploy.sandbox.plan import DEFAULT
 
 FIRST_CONTROLLER: Final = 101
 LOG, POLL = "log", "poll"
@@ -33,7 +33,7 @@ class Shape(NamedTuple):
 
     brokers: int = 5
     controllers: int = 3
-    version: str = NEWEST
+    version: str = DEFAULT
 
     def broker_ids(self) -> tuple[int, ...]:
         return tuple(range(1, self.brokers + 1))

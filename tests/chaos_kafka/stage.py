@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 
 from deploy.sandbox import PartitionDescription
 from deploy.sandbox.cluster import Sandbox
-from deploy.sandbox.plan import NEWEST, Plan, plan_cluster, random_id
+from deploy.sandbox.plan import SINCE_4, Plan, plan_cluster, random_id
 from deploy.sandbox.waiting import wait_until
 from deploy.sandbox.writer import TopicWriter
 from streaming.bus.directory import DirectoryReader
@@ -172,7 +172,7 @@ class KafkaStage:
                 self.create(topic, self.sandbox.broker_ids)
                 self.write(topic)
             self.sandbox.admin.create_topic(HUNG, configs={"min.insync.replicas": "1"})
-            servers, is_new = self.sandbox.bootstrap_servers, self._shape.version == NEWEST
+            servers, is_new = self.sandbox.bootstrap_servers, self._shape.version in SINCE_4
             self.clients = stack.enter_context(Clients(servers, self._say, has_new_protocol=is_new))
             self.kafka = stack.enter_context(KafkasAdmin(servers))
             self._deaths = stack.enter_context(ThreadPoolExecutor(1))

@@ -40,6 +40,22 @@ def kafka_module_cluster() -> Iterator[MakeSandbox]:
         yield _factory(stack)
 
 
+@pytest.fixture(scope="session")
+def _kafka_4_4() -> Iterator[Sandbox]:
+    with ExitStack() as stack:
+        yield _factory(stack)(version="4.4", broker_session_timeout_ms=2000)
+
+
+@pytest.fixture
+def kafka_4_4(_kafka_4_4: Sandbox) -> Iterator[Sandbox]:
+    """Give the one cluster of Kafka 4.4.0 of all tests: a controller and three brokers, healed after each of them.
+
+    Delete the topics of a test at its end; files with this fixture run in one process. Mark the test ``kafka``.
+    """
+    yield _kafka_4_4
+    _kafka_4_4.heal()
+
+
 def _factory(stack: ExitStack) -> MakeSandbox:
     from deploy.sandbox import Sandbox, plan_cluster  # noqa: PLC0415 - see above
 

@@ -55,8 +55,9 @@ def test_a_combined_node_is_a_broker_and_a_voter(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"version": "2.0"}, "there is no Kafka 2.0 for the sandbox; there are 4.3, 3.9, 3.6, 1.0"),
+        ({"version": "2.0"}, "there is no Kafka 2.0 for the sandbox; there are 4.4, 4.3, 3.9, 3.6, 1.0"),
         ({"zookeeper": True}, "Kafka 4.3 has no ZooKeeper: add --version 3.9"),
+        ({"version": "4.4", "zookeeper": True}, "Kafka 4.4 has no ZooKeeper: add --version 3.9"),
         ({"version": "1.0"}, "Kafka 1.0 needs a ZooKeeper: add --zookeeper"),
     ],
 )

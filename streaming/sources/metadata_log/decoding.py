@@ -157,7 +157,7 @@ def _control_record(key: bytes, value: bytes, epoch: int) -> records.MetadataRec
     return records.SkippedRecord(api_key=-kind, version=version)
 
 
-# Every metadata record as a table (KIP-631 and later, Apache Kafka 4.3): key, newest supported version, fields, tags.
+# Every metadata record as a table (KIP-631 and later, Apache Kafka 4.4): key, newest supported version, fields, tags.
 #
 # Names are Kafka's, in snake case. A field is (name, type) or (name, type, first version that has it). Types: int8,
 # int16, uint16, int32, int64, bool, uuid, string, ``string?`` (nullable), ``int32[]``, ``uuid[]``, or a tuple of
@@ -195,6 +195,7 @@ END_TRANSACTION: Final = 24
 ABORT_TRANSACTION: Final = 25
 REGISTER_CONTROLLER: Final = 27
 CLEAR_ELR: Final = 28
+UNREGISTER_CONTROLLER: Final = 29
 
 _END_POINTS: Final = (("name", "string"), ("host", "string"), ("port", "uint16"), ("security_protocol", "int16"))
 _FEATURES: Final = (("name", "string"), ("min_supported_version", "int16"), ("max_supported_version", "int16"))
@@ -289,6 +290,7 @@ SCHEMAS: Final[dict[int, RecordSchema]] = {
         ),
     ),
     CLEAR_ELR: RecordSchema("ClearElr", 0, (("topic_name", "string"),)),
+    UNREGISTER_CONTROLLER: RecordSchema("UnregisterController", 0, (("controller_id", "int32"),)),
 }
 
 # Secrets, or unrelated to replication: their body is never decoded, in any version.
@@ -302,17 +304,16 @@ SKIPPED: Final[dict[int, str]] = {
     21: "ZkMigrationState",
     22: "RemoveUserScramCredential",
     26: "RemoveDelegationToken",
-    29: "UnregisterController",
 }
 
 # An unreadable record of these types leaves the state of topics, partitions, brokers or configurations unknown; so does
 # an unreadable marker, because the records of its transaction may or may not take effect. A type that does not exist
 # here is not one of them: Kafka adds types for matters of their own.
-OF_STATE: Final = frozenset(SCHEMAS) - {FEATURE_LEVEL, NO_OP, REGISTER_CONTROLLER}
-# The highest level of the feature metadata.version whose records are those above: 4.3-IV0.
-NEWEST_METADATA_VERSION: Final = 30
+OF_STATE: Final = frozenset(SCHEMAS) - {FEATURE_LEVEL, NO_OP, REGISTER_CONTROLLER, UNREGISTER_CONTROLLER}
+# The highest level of the feature metadata.version whose records are those above: 4.4-IV2.
+NEWEST_METADATA_VERSION: Final = 33
 # The levels whose records a test compares with Kafka's own dump of them, and the release that has each.
-TESTED: Final = {NEWEST_METADATA_VERSION: "4.3.1", 21: "3.9.1", 14: "3.6.2"}
+TESTED: Final = {NEWEST_METADATA_VERSION: "4.4.0", 30: "4.3.1", 21: "3.9.1", 14: "3.6.2"}
 
 
 _FRAME_VERSION: Final = 1
@@ -523,4 +524,5 @@ _RECORD: Final[dict[int, Callable[[dict[str, Any]], records.MetadataRecord]]] = 
     ABORT_TRANSACTION: _marker(ABORT_TRANSACTION),
     REGISTER_CONTROLLER: _register_controller,
     CLEAR_ELR: lambda values: records.ClearElr(topic=values["topic_name"]),
+    UNREGISTER_CONTROLLER: lambda values: records.UnregisterController(controller=values["controller_id"]),
 }

@@ -119,6 +119,7 @@ OF_BROKER_2 = "00000002 0000000000000029"
             records.Config(resource_type=2, resource_name="orders", key="k", value=None),
         ),
         (f"010100 {OF_BROKER_2} 00", records.UnregisterBroker(broker=2, broker_epoch=41)),
+        ("011d00 00000066 00", records.UnregisterController(controller=102)),
         (f"010900 {ID} 00", records.RemoveTopic(topic_id="AAECAwQFBgcICQoLDA0ODw")),
         ("011900 01 00 03 03 6e6f", records.TransactionMarker(marker=25)),
     ],

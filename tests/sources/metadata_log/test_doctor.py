@@ -88,8 +88,9 @@ def test_a_clock_that_differs_from_the_controllers_is_found(quorum: Any, seconds
 @pytest.mark.parametrize(
     ("features", "expected", "sentence"),
     [
+        ({"metadata.version": 33}, Status.OK, "metadata.version is 33, that of Kafka 4.4.0, with which isrwatch is"),
         ({"metadata.version": 21}, Status.OK, "metadata.version is 21, that of Kafka 3.9.1, with which isrwatch is"),
-        ({"metadata.version": 15}, Status.OK, "which is untested; the metadata log is tested with 30 (Kafka 4.3.1), "),
+        ({"metadata.version": 15}, Status.OK, "the metadata log is tested with 33 (Kafka 4.4.0), 30 (Kafka 4.3.1), "),
         ({"metadata.version": NEWEST_METADATA_VERSION + 1}, Status.WARNING, "upgrade isrwatch"),
         ({}, Status.OK, "a cluster with ZooKeeper, which is polled"),
     ],

@@ -24,7 +24,7 @@ from kafka.protocol.producer import (
 )
 
 from deploy.sandbox import Sandbox, TopicWriter, plan_cluster, wait_until
-from deploy.sandbox.plan import NEWEST
+from deploy.sandbox.plan import DEFAULT
 from streaming.contracts.identifiers import Micros
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.settings import ClusterSettings, CollectSettings, Settings
@@ -237,7 +237,7 @@ class Mixed(Sandbox):
     def launch(self, node: int) -> None:
         plan = self.plan
         if node != max(self.broker_ids):
-            self.plan = replace(plan, version=NEWEST)
+            self.plan = replace(plan, version=DEFAULT)
         super().launch(node)
         self.plan = plan
 
