@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
@@ -242,17 +243,34 @@ def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
             with closing(source):
                 source.connect(seconds=SECONDS)
                 full = _full_report(source)
+                unread = source.take_undecodable()
+                is_whole = source.is_whole
         except (ConfigurationError, ConnectionRefused) as refusal:
             status = Status.WARNING if configured == "auto" else Status.PROBLEM
             meanwhile = "; the brokers are polled meanwhile" if configured == "auto" else ""
             yield status, f"{refusal}{meanwhile}"
         else:
+            yield from _unreadable(unread, is_whole=is_whole)
+            if not is_whole:
+                return
             topics = next((len(one.topic_ids) for one in full if isinstance(one, SnapshotEnd)), None)
             have = "" if topics is None else f" with {numbered(topics, 'topic')}"
             yield Status.OK, f"the metadata log can be read{have}: every change is recorded with its cause"
             for one in full:
                 if isinstance(one, BrokerObserved) and one.registered and one.fenced:
                     yield Status.WARNING, f"broker {one.broker} is fenced: {_NOT_UP}"
+
+
+def _unreadable(unread: Sequence[bytes], *, is_whole: bool) -> Iterator[tuple[Status, str]]:
+    """Name the first record of the metadata log that cannot be read for each reason, and what follows from them."""
+    first: dict[str, int] = {}
+    for document in map(json.loads, unread):
+        first.setdefault(document["reason"], document["metadata_offset"])
+    for reason, offset in first.items():
+        yield Status.WARNING, f"the metadata record at offset {offset} cannot be read: {reason}"
+    if not is_whole:
+        then = "the metadata log is not read until Kafka has written a KRaft snapshot from after that record"
+        yield Status.WARNING, f"{then}; the brokers are polled meanwhile, unless collect.primary_source forbids it"
 
 
 def _full_report(source: MetadataLogSource) -> list[Observation]:
@@ -270,21 +288,19 @@ def _full_report(source: MetadataLogSource) -> list[Observation]:
 
 
 def _versions(settings: Settings) -> Iterator[tuple[Status, str]]:
-    from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION, TESTED
+    from streaming.sources.metadata_log.decoding import TESTED
     from streaming.sources.metadata_log.opening import bootstrap_of
 
     level = bootstrap_of(settings).features().get("metadata.version")
     if level is None:
         yield Status.OK, "a cluster with ZooKeeper, which is polled; tested with Kafka 3.9.1 and 1.0.2"
-    elif level > NEWEST_METADATA_VERSION:
-        newer = f"metadata.version is {level}, and this program reads records up to {NEWEST_METADATA_VERSION}"
-        yield Status.WARNING, f"{newer}: upgrade isrwatch; while a record cannot be read, the brokers are polled"
     elif level in TESTED:
         yield Status.OK, f"metadata.version is {level}, that of Kafka {TESTED[level]}, with which isrwatch is tested"
     else:
         tested = ", ".join(f"{each} (Kafka {release})" for each, release in TESTED.items())
-        readable = f"metadata.version is {level}, whose records can be read, but which is untested"
-        yield Status.OK, f"{readable}; the metadata log is tested with {tested}"
+        untested = f"metadata.version is {level}, which is untested; the metadata log is tested with {tested}"
+        unknown = "; the check of the metadata log says if one of its records cannot be read"
+        yield Status.OK, f"{untested}{unknown if level > max(TESTED) else ''}"
 
 
 def _clock(settings: Settings) -> Iterator[tuple[Status, str]]:

@@ -39,6 +39,9 @@ _LOG_APPEND_TIME: Final = 0x08
 _CONTROL: Final = 0x20
 _LEADER_CHANGE: Final = 2
 _SNAPSHOT_HEADER: Final = 3
+# The advice for a record of a newer Kafka, which follows from the record alone: a newer level of metadata.version may
+# well bring none that cannot be read.
+_UPGRADE: Final = "upgrade isrwatch"
 
 
 class EncodedBatch(NamedTuple):
@@ -113,7 +116,9 @@ def last_contained_time(batch: EncodedBatch) -> Micros | None:
 def _records(batch: EncodedBatch, attributes: int) -> Iterator[records.MetadataRecord]:
     magic = _PREFIX.unpack_from(batch.data)[3]
     if magic != _MAGIC:
-        raise InvalidObservation(f"batch at offset {batch.base_offset} has magic {magic}, this program reads {_MAGIC}")
+        raise InvalidObservation(
+            f"batch at offset {batch.base_offset} has magic {magic}, this program reads {_MAGIC}: {_UPGRADE}"
+        )
     if not is_intact(batch):
         raise InvalidObservation(f"batch at offset {batch.base_offset} does not match its checksum")
     if attributes & _COMPRESSION:
@@ -310,10 +315,8 @@ SKIPPED: Final[dict[int, str]] = {
 # an unreadable marker, because the records of its transaction may or may not take effect. A type that does not exist
 # here is not one of them: Kafka adds types for matters of their own.
 OF_STATE: Final = frozenset(SCHEMAS) - {FEATURE_LEVEL, NO_OP, REGISTER_CONTROLLER, UNREGISTER_CONTROLLER}
-# The highest level of the feature metadata.version whose records are those above: 4.4-IV2.
-NEWEST_METADATA_VERSION: Final = 33
-# The levels whose records a test compares with Kafka's own dump of them, and the release that has each.
-TESTED: Final = {NEWEST_METADATA_VERSION: "4.4.0", 30: "4.3.1", 21: "3.9.1", 14: "3.6.2"}
+# The levels of metadata.version whose records a test compares with Kafka's own dump of them, and the release of each.
+TESTED: Final = {33: "4.4.0", 30: "4.3.1", 21: "3.9.1", 14: "3.6.2"}
 
 
 _FRAME_VERSION: Final = 1
@@ -353,7 +356,7 @@ def decode_record(value: bytes) -> records.MetadataRecord:
 def _header(reader: ByteReader) -> tuple[int, int]:
     frame = reader.unsigned_varint()
     if frame != _FRAME_VERSION:
-        raise InvalidObservation(f"metadata record frame {frame}, this program reads {_FRAME_VERSION}")
+        raise InvalidObservation(f"metadata record frame {frame}, this program reads {_FRAME_VERSION}: {_UPGRADE}")
     return reader.unsigned_varint(), reader.unsigned_varint()
 
 
@@ -382,9 +385,11 @@ def read_fields(reader: ByteReader, key: int, version: int) -> dict[str, Any]:
 def _supported(key: int, version: int) -> int:
     schema = SCHEMAS.get(key)
     if schema is None:
-        raise InvalidObservation(f"unknown metadata record type {key} version {version}")
+        raise InvalidObservation(f"unknown metadata record type {key} version {version}: {_UPGRADE}")
     if version > schema.newest:
-        raise InvalidObservation(f"{schema.name} version {version}, this program reads up to {schema.newest}")
+        raise InvalidObservation(
+            f"{schema.name} version {version}, this program reads up to {schema.newest}: {_UPGRADE}"
+        )
     return key
 
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import Micros, Offset
 from streaming.contracts.observations import SnapshotReason
-from streaming.contracts.records import LeaderChange, RecordBatch, RegisterController
+from streaming.contracts.records import LeaderChange, RecordBatch
 from streaming.errors import ConnectionRefused
 from streaming.sources import checkpoint
-from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION
 from streaming.sources.metadata_log.image import ClusterImage
 from streaming.sources.metadata_log.image_state import undecodable
 from streaming.sources.metadata_log.messages import LoadedSnapshot, LogEnd
@@ -72,8 +71,7 @@ class Resync:
             return
         self._report(
             f"no data from the metadata log: its record at offset {image.incomplete_since} cannot be read "
-            f"({image.incomplete_because}); upgrade isrwatch if Kafka was upgraded. Looking for a KRaft snapshot from "
-            "after it"
+            f"({image.incomplete_because}). Looking for a KRaft snapshot from after it"
         )
 
     def search(self, tail: Tail, progress: Progress) -> Progress:
@@ -89,31 +87,6 @@ class Resync:
         self._damaged = snapshot if snapshot.is_damaged else None
         self._after = snapshot.unread_until  # if it cannot be read, either
         return Progress(snapshot=snapshot)
-
-
-class NewerRecords:
-    """Warns of record versions that this program cannot read, before the cluster writes them."""
-
-    def __init__(self, report: Callable[[str], None]) -> None:
-        self._report = report
-        self._newest = NEWEST_METADATA_VERSION
-
-    def warn(self, metadata_version: int | None, progress: Progress) -> None:
-        """Warn once per level of metadata.version, as soon as a controller supports it."""
-        batches = (*(progress.snapshot.batches if progress.snapshot else ()), *progress.batches)
-        supported = [
-            record.newest_metadata_version or 0
-            for batch in batches
-            for record in batch.records
-            if isinstance(record, RegisterController)
-        ]
-        newest = max(metadata_version or 0, *supported, 0)
-        if newest > self._newest:
-            self._newest = newest
-            self._report(
-                f"this cluster is of a newer Kafka (metadata.version {newest}) than this program "
-                f"({NEWEST_METADATA_VERSION}): upgrade isrwatch before its metadata records cannot be read any more"
-            )
 
 
 SECOND: Final = 1_000_000
@@ -180,7 +153,7 @@ class MetadataLogSource:
         self._quiet_due.restart(timer())
         self._silence = Silence(Micros(int(silence_seconds * 1e6)), timer)
         self._undecodable: list[bytes] = []
-        self._resync, self._newer_records = Resync(resync_seconds, report), NewerRecords(report)
+        self._resync, self._last_reason = Resync(resync_seconds, report), ""
         self._pending_report: SnapshotReason | None = SnapshotReason.START
         self._report_due = Timer(Micros(int(snapshot_seconds * 1e6)))
         self._report_due.restart(timer())
@@ -233,7 +206,6 @@ class MetadataLogSource:
         if self._pending_report is None and self._report_due.take_due(self._timer()):
             observations += self._full_report(SnapshotReason.PERIODIC, at)
         observations = observations or self._quiet(at)
-        self._newer_records.warn(self._image.metadata_version, progress)
         self._resync.note(self._image, progress.snapshot)
         self._quarantine()
         if observations:
@@ -359,7 +331,9 @@ class MetadataLogSource:
         if self._image.undecodable and self.is_whole:
             offset, record = self._image.undecodable[0]
             others = f"; {count - 1} more in its batch" if (count := len(self._image.undecodable)) > 1 else ""
-            self._report(f"the metadata record at offset {offset} goes to quarantine: {record.reason}{others}")
+            if record.reason != self._last_reason:  # a new type of record may come again each second
+                self._report(f"the metadata record at offset {offset} goes to quarantine: {record.reason}{others}")
+            self._last_reason = record.reason
         self._image.undecodable.clear()
 
     def _write_checkpoint(self) -> None:

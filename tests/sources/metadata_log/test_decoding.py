@@ -136,7 +136,8 @@ def test_a_secret_record_is_never_looked_into_whatever_its_version(key: int) -> 
 def test_of_a_record_of_an_unknown_type_its_header_alone_is_kept() -> None:
     decoded = decode_record(b"\x01\x63\x00" + b"perhaps a password")
     assert isinstance(decoded, records.UndecodableRecord)
-    assert (decoded.reason, decoded.value) == ("unknown metadata record type 99 version 0", b"\x01\x63\x00")
+    assert decoded.reason == "unknown metadata record type 99 version 0: upgrade isrwatch"
+    assert decoded.value == b"\x01\x63\x00"
 
 
 def _partition(replicas: str) -> bytes:
@@ -146,8 +147,8 @@ def _partition(replicas: str) -> bytes:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b"\x02\x14\x00\x00", "metadata record frame 2, this program reads 1"),
-        (b"\x01\x05\x03\x00", "PartitionChange version 3, this program reads up to 2"),
+        (b"\x02\x14\x00\x00", "metadata record frame 2, this program reads 1: upgrade isrwatch"),
+        (b"\x01\x05\x03\x00", "PartitionChange version 3, this program reads up to 2: upgrade isrwatch"),
         (b"\x01\x14\x00\x00\x00", "NoOp has 1 bytes too many"),
         (b"\x01\x02\x00\x05ab", "ends at byte 6, inside a value that begins at byte 4"),
         (b"\x01\x02\x00\x02\xff" + TOPIC_ID + b"\x00", "a string before byte 5 is not UTF-8"),

@@ -20,12 +20,11 @@ from streaming.commands.doctor_machine import Status
 from streaming.errors import ConfigurationError
 from streaming.runtime.listening import address_of, listen
 from streaming.settings import NO_LINKS, ClusterSettings, CollectSettings, Settings
-from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION
 from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
 from tests.plugins.certificates import make_certificate
 from tests.plugins.fake_kafka import FakeKafka
-from tests.sources.metadata_log.conftest import FRAMES
+from tests.sources.metadata_log.conftest import FRAMES, batch
 
 HASH = "$2y$04$PTGfq2o8T0Lq0Ja3oFKlV.bDZNIuhrfBoGAPCLlBTCEzVjJHdcoIC"
 
@@ -76,6 +75,23 @@ def test_the_log_is_read_and_a_missing_permission_is_named_with_what_happens_mea
         assert [it for it, _ in found("metadata log", servers, primary_source=primary_source)] == [expected]
 
 
+def test_a_record_of_a_newer_kafka_is_named_with_what_becomes_of_it(
+    quorum: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quorum.append(*FRAMES, batch(192, 1, b"\x01\x63\x00"))
+    unread = (
+        "the metadata record at offset 192 cannot be read: unknown metadata record type 99 version 0: upgrade isrwatch"
+    )
+    first, read = found("metadata log", quorum.addresses())
+    assert (first, read[0]) == ((Status.WARNING, unread), Status.OK)
+    monkeypatch.setattr("streaming.commands.doctor.SECONDS", 0.2)
+    quorum.append(batch(193, 1, b"\x01\x05\x03" + bytes(21)))
+    first, (_, second), (status, then) = found("metadata log", quorum.addresses())
+    assert (first, status) == ((Status.WARNING, unread), Status.WARNING)
+    assert second.endswith("PartitionChange version 3, this program reads up to 2: upgrade isrwatch")
+    assert then.startswith("the metadata log is not read until")
+
+
 @pytest.mark.parametrize(("seconds", "expected"), [(0, Status.OK), (60, Status.WARNING), (-60, Status.WARNING)])
 def test_a_clock_that_differs_from_the_controllers_is_found(quorum: Any, seconds: int, expected: Status) -> None:
     quorum.versions = {55: 1}  # Kafka before 3.9 gives no addresses of controllers, and their time all the same
@@ -91,7 +107,7 @@ def test_a_clock_that_differs_from_the_controllers_is_found(quorum: Any, seconds
         ({"metadata.version": 33}, Status.OK, "metadata.version is 33, that of Kafka 4.4.0, with which isrwatch is"),
         ({"metadata.version": 21}, Status.OK, "metadata.version is 21, that of Kafka 3.9.1, with which isrwatch is"),
         ({"metadata.version": 15}, Status.OK, "the metadata log is tested with 33 (Kafka 4.4.0), 30 (Kafka 4.3.1), "),
-        ({"metadata.version": NEWEST_METADATA_VERSION + 1}, Status.WARNING, "upgrade isrwatch"),
+        ({"metadata.version": 99}, Status.OK, "the metadata log says if one of its records cannot be read"),
         ({}, Status.OK, "a cluster with ZooKeeper, which is polled"),
     ],
 )

@@ -21,14 +21,7 @@ from streaming.contracts.observations import SnapshotReason, SourceKind
 from streaming.runtime.jars import groups
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.metadata_log import tail as tail_module
-from streaming.sources.metadata_log.decoding import (
-    NEWEST_METADATA_VERSION,
-    SCHEMAS,
-    TESTED,
-    decode,
-    raw_records,
-    read_fields,
-)
+from streaming.sources.metadata_log.decoding import SCHEMAS, TESTED, decode, raw_records, read_fields
 from streaming.sources.metadata_log.opening import open_voters
 from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.permissions import CLUSTER_ACTION
@@ -123,7 +116,7 @@ def test_kafka_4_4_is_reported_record_for_record(
     kafka_4_4: Sandbox, follow: Any, wire: dict[int, tuple[int, bytes]]
 ) -> None:
     try:
-        reported_record_for_record(kafka_4_4, follow, wire, NEWEST_METADATA_VERSION)
+        reported_record_for_record(kafka_4_4, follow, wire, 33)
     finally:
         kafka_4_4.admin.delete_topic("orders")
 

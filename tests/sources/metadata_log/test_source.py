@@ -23,13 +23,13 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources import checkpoint
-from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION, EncodedBatch, decode, split
+from streaming.sources.metadata_log.decoding import EncodedBatch, decode, split
 from streaming.sources.metadata_log.image import ClusterImage
 from streaming.sources.metadata_log.messages import FetchResponseFields, LogEnd
 from streaming.sources.metadata_log.opening import checkpoint_path
 from streaming.sources.metadata_log.quorum import AS_ADVERTISED, Bootstrap, ControllerAddresses
-from streaming.sources.metadata_log.source import MetadataLogSource, NewerRecords
-from streaming.sources.metadata_log.tail import Position, Progress
+from streaming.sources.metadata_log.source import MetadataLogSource
+from streaming.sources.metadata_log.tail import Position
 from streaming.sources.protocol.addresses import Address, parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
@@ -608,7 +608,7 @@ def test_a_record_that_cannot_be_read_goes_to_quarantine_and_the_rest_goes_on(qu
     refused = json.loads(payload)
     assert json.loads(another)["metadata_offset"] == at + 1
     assert {"v": 1, "kind": "undecodable", "metadata_offset": at, "raw": "016300"}.items() <= refused.items()
-    assert refused["reason"] == "unknown metadata record type 99 version 0"
+    assert refused["reason"] == "unknown metadata record type 99 version 0: upgrade isrwatch"
     assert not seen.source.take_undecodable()
     record = f"the metadata record at offset {at} goes to quarantine: {refused['reason']}; 1 more in its batch"
     assert seen.count(record) == seen.count("goes to quarantine") == 1
@@ -785,7 +785,7 @@ def test_after_a_record_of_a_newer_version_nothing_is_reported_until_a_newer_sna
     (line,) = unread(seen)
     assert line.startswith(
         "no data from the metadata log: its record at offset 192 cannot be read (PartitionChange version 3, this "
-        "program reads up to 2); upgrade isrwatch if Kafka was upgraded."
+        "program reads up to 2: upgrade isrwatch)."
     )
     (payload,) = seen.source.take_undecodable()
     assert json.loads(payload)["metadata_offset"] == 192
@@ -838,24 +838,22 @@ def feature(name: bytes, level: int) -> bytes:
     return b"\x01\x0c\x00" + bytes([len(name) + 1]) + name + struct.pack(">h", level) + b"\x00"
 
 
-def test_a_newer_metadata_version_is_warned_of_once_before_its_records_come(watch: Any) -> None:
+def test_a_newer_kafka_whose_records_can_all_be_read_is_nothing_to_warn_of(watch: Any) -> None:
     seen = watch(FRAMES)
-    assert not seen.count("newer Kafka")
-    features = b"\x02" + bytes([17]) + b"metadata.version" + struct.pack(">hh", 7, 31) + b"\x00"
+    features = b"\x02" + bytes([17]) + b"metadata.version" + struct.pack(">hh", 7, 99) + b"\x00"
     controller = b"\x01\x1b\x00" + struct.pack(">i", 102) + bytes(16) + b"\x00" + b"\x01" + features + b"\x00"
-    seen.follow(batch(192, 1, controller))
-    (warning,) = (line for line in seen.lines if "newer Kafka" in line)
-    assert "(metadata.version 31) than this program (30): upgrade isrwatch before" in warning
-    seen.follow(*(batch(162 + level, 1, feature(b"metadata.version", level)) for level in (31, 32)))
-    assert seen.count("newer Kafka") == 2
-    assert seen.source._image.metadata_version == 32
+    seen.follow(batch(192, 1, controller), batch(193, 1, feature(b"metadata.version", 99)))
+    assert seen.source._image.metadata_version == 99
+    assert not seen.count("upgrade isrwatch")
     assert not seen.source.take_undecodable()
 
 
-def test_an_older_metadata_version_is_none_to_warn_of() -> None:
-    warned: list[str] = []
-    NewerRecords(warned.append).warn(NEWEST_METADATA_VERSION - 1, Progress())
-    assert warned == []
+def test_an_upgrade_is_advised_once_where_a_record_of_a_newer_kafka_was_met(watch: Any) -> None:
+    seen = watch(FRAMES)
+    seen.follow(*(batch(192 + number, 1, b"\x01\x63\x00") for number in range(3)))
+    line = "the metadata record at offset 192 goes to quarantine: unknown metadata record type 99 version 0"
+    assert seen.count(f"{line}: upgrade isrwatch") == seen.count("upgrade isrwatch") == 1
+    assert len(seen.source.take_undecodable()) == 3
 
 
 def test_an_address_where_nobody_listens_is_one_sentence(quorum: Any, watch: Any) -> None:
