@@ -1,6 +1,7 @@
 """``python -m tests.drill``: ten faults of a real Kafka cluster, and whether each is reported as what it was.
 
 --faults A,B  only these, in this order
+--version V   of Kafka: 4.4 or 4.3 (4.3)
 --keep DIR    the folder to work in; it stays (without it: a temporary one)
 
 Prints one line per fault. The exit code is 1 if one was reported as something else. About twenty minutes.
@@ -19,6 +20,7 @@ import time
 from itertools import groupby
 from pathlib import Path
 
+from deploy.sandbox.plan import DEFAULT, SINCE_4
 from tests.drill.faults import FAULTS, suspects
 from tests.drill.stage import DrillStage
 
@@ -45,6 +47,7 @@ def drilled(name: str, stage: DrillStage) -> str:
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--faults", default=",".join(FAULTS))
+    options.add_argument("--version", choices=sorted(SINCE_4), default=DEFAULT)
     options.add_argument("--keep", type=Path)
     given = options.parse_args()
     if os.geteuid():  # a disk of its own needs a mount: be root in a name space of our own
@@ -57,12 +60,12 @@ def main() -> int:
     for number, (cluster, names) in enumerate(turns):
         folder = directory / str(number)
         folder.mkdir(parents=True)
-        with DrillStage(folder, cluster) as stage:
+        with DrillStage(folder, cluster, given.version) as stage:
             wrong += [name for name in names if drilled(name, stage)]
     if not given.keep:
         shutil.rmtree(directory, ignore_errors=True)
     wrongly = f", reported as something else: {', '.join(wrong)}" if wrong else ", each reported as what it was"
-    print(f"{len(given.faults.split(','))} faults{wrongly}")
+    print(f"{len(given.faults.split(','))} faults of Kafka {given.version}{wrongly}")
     return bool(wrong)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from deploy.sandbox.cluster import Sandbox
-from deploy.sandbox.plan import plan_cluster, random_id
+from deploy.sandbox.plan import DEFAULT, plan_cluster, random_id
 from deploy.sandbox.waiting import wait_until
 from deploy.sandbox.writer import TopicWriter
 from streaming.durations import duration_text
@@ -59,9 +59,10 @@ class DrillStage:
     Args:
         directory: empty; everything lies in it.
         cluster: how the cluster is set up.
+        version: of Kafka.
     """
 
-    def __init__(self, directory: Path, cluster: DrillCluster) -> None:
+    def __init__(self, directory: Path, cluster: DrillCluster, version: str = DEFAULT) -> None:
         self.gap_seconds = cluster.gap_seconds
         timeouts = dict(cluster.timeouts)
         self.lag_seconds = int(timeouts["replica.lag.time.max.ms"]) / 1000
@@ -76,6 +77,7 @@ class DrillStage:
             node_properties=own,
             proxy=True,
             combined=cluster.combined,
+            version=version,
         )
         self.sandbox = Sandbox(plan, root)
         self.pipeline = Pipeline(directory)
