@@ -107,9 +107,13 @@ def _tables(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 def _java(_: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.runtime.java import find_java
+    from streaming.runtime.user import has_name, name_environment, nss_wrapper
 
     java = find_java()
     yield Status.OK, f"Java {java.version} at {java.home} (from {java.origin})"
+    name_environment()  # refused if there is no name
+    if not has_name(uid := os.geteuid()):
+        yield Status.OK, f"uid {uid} has no name in /etc/passwd; Spark gets one by {nss_wrapper()}"
 
 
 def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:

@@ -130,10 +130,10 @@ def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
     from streaming.runtime.memory import return_freed_memory
 
     return_freed_memory()
-    # Before Spark, which takes seconds to start: this verifies the bus, the tables and the checkpoint.
+    # Before Spark, which takes seconds to start: this verifies what it needs, the bus, the tables and the checkpoint.
+    os.environ.update(java_environment())
     application = Application(settings, places, warn)
     say("starting Spark")
-    os.environ.update(java_environment())
     _stop_on_signal(application)  # before Spark starts: its JVM would live on if Python were interrupted in the middle
     if places.kafka is None:
         spark = build_session("isrwatch")

@@ -26,8 +26,13 @@ def cache_folder() -> Path:
     if own := os.environ.get("ISRWATCH_CACHE"):
         check_place("ISRWATCH_CACHE", own)
         return Path(own).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "isrwatch"
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "isrwatch"
+    try:
+        return Path.home() / ".cache" / "isrwatch"
+    except RuntimeError:  # HOME is not set, and the system does not know the uid
+        sentence = f"uid {os.geteuid()} has no home folder: set ISRWATCH_CACHE to a folder for the cache"
+        raise ConfigurationError(sentence) from None
 
 
 @contextmanager

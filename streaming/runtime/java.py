@@ -15,6 +15,7 @@ from typing import Final
 
 from streaming.errors import MissingTool
 from streaming.runtime.folders import cache_folder, write_atomically
+from streaming.runtime.user import name_environment
 
 SUITABLE: Final = (17, 21)  # what Spark 4.2 and Kafka 4.3 are tested with; 25 before 25.0.3 corrupts data under G1
 
@@ -72,12 +73,16 @@ def java_environment() -> dict[str, str]:
     """Return the environment variables for Spark.
 
     ``JAVA_HOME``, and this interpreter for the workers unless the user chose one: by default they start the ``python3``
-    on the PATH, which does not have the packages when the venv is not activated.
+    on the PATH, which does not have the packages when the venv is not activated. For a uid without a name also where
+    one is found.
+
+    Raises:
+        MissingTool: there is no Java that Spark runs on, or no name for the uid.
     """
     interpreters = {
         name: sys.executable for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON") if name not in os.environ
     }
-    return {"JAVA_HOME": str(find_java().home), **interpreters}
+    return {"JAVA_HOME": str(find_java().home), **interpreters, **name_environment()}
 
 
 def _home_from_environment() -> Path | None:

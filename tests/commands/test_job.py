@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.plugins.pipeline import Pipeline
 
 pytest_plugins = ("tests.plugins.pipeline",)
 pytestmark = pytest.mark.spark
+COMMAND = [sys.executable, "-m", "streaming.commands", "job"]
 
 
 @pytest.mark.parametrize("seconds", [0.0, pytest.param(0.7, marks=pytest.mark.long)])
@@ -35,6 +37,29 @@ def test_a_job_uses_the_archive_of_sparks_classes_and_ends_with_its_java_process
     os.kill(job.jvm(), signal.SIGKILL)
     assert job.wait() != 0
     assert "Java process ended; start the job again: it continues where it stopped" in job.text()
+
+
+NAMELESS = ["unshare", "--user", "--map-user=12345", "--map-group=0"]
+"""What a program is run by for a uid without a name."""
+
+
+def test_a_uid_without_a_name_is_one_sentence(pipeline: Pipeline) -> None:
+    job = pipeline.run("job", [*NAMELESS, *COMMAND, *pipeline.job_arguments()], LD_PRELOAD="")
+    assert job.wait() == 1
+    (line,) = job.text().splitlines()
+    assert line.startswith("uid 12345 has no name in /etc/passwd, and without one Spark does not start: add a line")
+
+
+@pytest.mark.long
+def test_a_uid_that_the_platform_gave_a_name_works(pipeline: Pipeline) -> None:
+    names = pipeline.directory / "passwd"
+    names.write_text(f"{Path('/etc/passwd').read_text()}12345:x:12345:0:12345 user:/:/sbin/nologin\n")
+    mounted = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    mounted += [f'mount --bind {names} /etc/passwd && exec "$@"', "sh"]
+    job = pipeline.run("job", [*mounted, *NAMELESS, *COMMAND, *pipeline.job_arguments()], HOME="/")
+    pipeline.eventually(lambda: "running" in job.text(), "the job runs", job)
+    assert job.stop_group() == 0
+    assert "Traceback" not in job.text()
 
 
 def test_no_archive_is_made_of_a_job_that_does_not_run_and_its_last_line_says_why(

@@ -157,11 +157,16 @@ def test_the_image_is_built_from_what_is_there_and_runs_without_root() -> None:
     assert [rest for word, *rest in words if word == "USER"] == [["10001"]]
     (base,) = [rest for word, *rest in words if word == "FROM"]
     assert base == ["python:3.11-slim-bookworm"]
+    # Of a uid that the platform has chosen: in group 0, without a name.
+    assert any(
+        "libnss-wrapper" in step and "--group=root --mode=0775 /data /var/cache/isrwatch" in step for step in steps
+    )
+    assert ["ISRWATCH_CACHE=/var/cache/isrwatch"] in [rest for word, *rest in words if word == "ENV"]
 
 
 def test_the_commands_in_the_image_exist() -> None:
     dockerfile = (DEPLOY / "docker/Dockerfile").read_text()
-    fetched = re.findall(r"^RUN isrwatch jars fetch (.+)$", dockerfile, flags=re.MULTILINE)
+    fetched = re.findall(r"^RUN umask 0002 && isrwatch jars fetch (.+)$", dockerfile, flags=re.MULTILINE)
     lock = tomllib.loads((DEPLOY.parent / "conf/jars.lock").read_text())
     assert fetched == ["spark-kafka"]
     assert "spark-kafka" in lock
