@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -118,8 +118,9 @@ class DirectoryPublisher:
             if log := self._logs.pop((channel, source), None):
                 log.abandon()
             if error.errno in _FULL:
-                samples = 0 if self._capacity is None else self._capacity.remove_samples()
-                self._removed = RemovedBytes(self._removed.samples + samples, self._removed.replication)
+                with suppress(OSError):  # what cannot be deleted either waits for the job
+                    samples = 0 if self._capacity is None else self._capacity.remove_samples()
+                    self._removed = RemovedBytes(self._removed.samples + samples, self._removed.replication)
                 raise BusFull(
                     f"the disk of the bus {self._directory} is full; free space, or give the job time to: everything "
                     "published before is safe"

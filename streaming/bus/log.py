@@ -7,8 +7,8 @@ segment with a new log id.
 
 from __future__ import annotations
 
-import fcntl
 import os
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,16 +26,29 @@ from streaming.bus.segments import (
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import SCHEMA_VERSION, Channel
 from streaming.errors import ConfigurationError, InvalidObservation, NewerFormat
+from streaming.locks import Lock, try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 _LOCK: Final = ".lock"
+NO_LOCKS: Final = (
+    "this file system has no locks, so a second collector of one name is not refused, and ends the first one: start "
+    "only one, or mount it with locks"
+)
+SECONDS_BETWEEN_LOOKS: Final = 5.0
+"""On a file system without locks, between two looks for another writer."""
 
 
 class WritableLog:
     """One log that is open for writing; ``sequence`` belongs to its last observation.
+
+    On a file system without locks a second writer is not refused: it continues in a segment of its own, and the first
+    one ends when it sees that segment, seconds later.
+
+    Attributes:
+        has_lock: the file system has locks.
 
     Raises:
         ConfigurationError: another process writes this log.
@@ -49,7 +62,8 @@ class WritableLog:
         self._fsync = fsync
         self._size = 0
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _locked(folder)
+        self._lock, self.has_lock = _locked(folder)
+        self._looked_at = time.monotonic()
         try:
             self._base, self.sequence = recover(folder)
             before = [segment for segment in segments(folder) if segment.base < self._base]
@@ -61,7 +75,13 @@ class WritableLog:
             raise
 
     def append(self, data: bytes) -> None:
-        """Write complete frames with one call; start a new segment first when the current one is full."""
+        """Write complete frames with one call; start a new segment first when the current one is full.
+
+        Raises:
+            ConfigurationError: another process writes this log, on a file system without locks.
+        """
+        if not self.has_lock:
+            self._look_for_another()
         if self._size >= self._segment_bytes:
             full, self._base, self._size = self._file, self._base + self._size, 0
             self._file = self._create()
@@ -82,6 +102,14 @@ class WritableLog:
         with suppress(OSError, NewerFormat):
             recover(self._folder)
         self.close()
+
+    def _look_for_another(self) -> None:
+        if time.monotonic() - self._looked_at < SECONDS_BETWEEN_LOOKS:
+            return
+        self._looked_at = time.monotonic()
+        newest = segments(self._folder)[-1:]
+        if newest and (newest[0].base, newest[0].log_id) != (self._base, self._log_id):
+            raise _of_another(self._folder)
 
     def _take_over_empty(self) -> None:
         """Rename the newest segment if a crash left it empty, so that it carries our log id."""
@@ -164,25 +192,32 @@ def _last_sequence(items: Sequence[BusFrame | DamagedRange], older: Sequence[Seg
         items = parse(last.path.read_bytes(), last.base, closed=True)[0]
 
 
-def _locked(folder: Path) -> int:
-    """Lock a log for this process; the kernel releases it with the process, even a killed one."""
+def _locked(folder: Path) -> tuple[int, bool]:
+    """Lock a log for this process; return the open lock, and whether the file system has locks."""
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        outcome = try_lock(lock)
     except OSError:
         os.close(lock)
-        raise ConfigurationError(
-            f"another process already writes the log of {source_of(folder.name)} in {folder.parent}: stop it, or give "
-            "this collector another name (collect.collector)"
-        ) from None
-    return lock
+        raise
+    if outcome is Lock.OF_ANOTHER:
+        os.close(lock)
+        raise _of_another(folder)
+    return lock, outcome is Lock.HELD
+
+
+def _of_another(folder: Path) -> ConfigurationError:
+    return ConfigurationError(
+        f"another process already writes the log of {source_of(folder.name)} in {folder.parent}: stop it, or give "
+        "this collector another name (collect.collector)"
+    )
 
 
 def refuse_written(bus: Path, sources: Iterable[str]) -> None:
     """Raise ``ConfigurationError`` if another process writes one of these logs; called before anything is started."""
     for source in sources:
         for folder in bus.glob(f"*/{folder_of(source)}"):
-            os.close(_locked(folder))
+            os.close(_locked(folder)[0])
 
 
 def sync_file(path: Path) -> None:

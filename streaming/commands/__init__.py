@@ -26,6 +26,7 @@ from typer.core import TyperCommand, TyperGroup
 from streaming.errors import ConfigurationError, IsrwatchError, MissingTool
 from streaming.escapes import printable
 from streaming.settings import check_place
+from streaming.system_errors import sentence_of
 from streaming.terminal import LogLines, Terminal, log_to_stderr, print_wrapped
 
 if TYPE_CHECKING:
@@ -184,6 +185,12 @@ def explained(name: str, error: ModuleNotFoundError) -> Exception:
     return MissingTool(f"isrwatch {name} needs {package}: pip install 'isrwatch[{extra}]'")
 
 
+def of_the_system(error: OSError) -> IsrwatchError:
+    """Turn what the operating system refuses into a message with the fix: a traceback of ours would not say more."""
+    kind = ConfigurationError if isinstance(error, PermissionError) else IsrwatchError
+    return kind(sentence_of(error))
+
+
 class LazyGroup(TyperGroup):
     """A group that imports a command only when it is called."""
 
@@ -215,10 +222,12 @@ class LazyGroup(TyperGroup):
         """Run the command; print an error for the user as one sentence."""
         try:
             return super().invoke(ctx)
-        except (IsrwatchError, ModuleNotFoundError, PermissionError) as error:
-            shown = explained(ctx.invoked_subcommand, error) if isinstance(error, ModuleNotFoundError) else error
-            if isinstance(error, PermissionError):
-                shown = ConfigurationError(f"{error.filename}: {error.strerror}; run isrwatch as a user who may use it")
+        except (IsrwatchError, ModuleNotFoundError, OSError) as error:
+            shown: Exception = error
+            if isinstance(error, ModuleNotFoundError):
+                shown = explained(ctx.invoked_subcommand, error)
+            elif isinstance(error, OSError):
+                shown = of_the_system(error)
             if ctx.params["debug"] or not isinstance(shown, IsrwatchError):
                 raise
             terminal = Terminal(stderr=True)

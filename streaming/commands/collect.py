@@ -7,7 +7,7 @@ import signal
 import socket
 import time
 import uuid
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -166,10 +166,15 @@ def _served(settings: CollectSettings, listen: str | None, web_config_file: str 
 
 
 def _refuse_written(directory: Path, collector: Collector | Collectors) -> None:
-    """Refuse a second collector of the same name, before anything says that it runs."""
-    from streaming.bus.log import refuse_written
+    """Refuse a second collector of the same name, before anything says that it runs; say where that is impossible."""
+    from streaming.bus.log import NO_LOCKS, refuse_written
+    from streaming.locks import has_locks
 
     refuse_written(directory, collector.names)
+    with suppress(OSError):  # what is written next says what the folder lacks
+        directory.mkdir(parents=True, exist_ok=True)
+        if not has_locks(directory):
+            say(f"{directory}: {NO_LOCKS}")
 
 
 def _status_server(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.bus.directory import DirectoryReader
+from streaming.bus.log import NO_LOCKS
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS, TABLES
@@ -22,6 +23,8 @@ from streaming.delta.log.table_log import actions_of, committed_at
 from streaming.delta.store.objects import StoreError, prove_exclusive
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError, TableRefused, TableUnreadable
+from streaming.locks import has_locks
+from streaming.system_errors import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -78,8 +81,16 @@ def _folders(settings: Settings) -> Iterator[tuple[Status, str]]:
         *([("tables.directory", tables.absolute())] if isinstance(tables, Path) else ()),
         ("job.checkpoint", Path(settings.job.checkpoint).absolute()),
     ):
-        nearest = next(each for each in (path, *path.parents) if each.exists())
-        if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        try:
+            nearest = next(each for each in (path, *path.parents) if each.exists())
+            is_writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+            locked = is_writable and has_locks(nearest)
+        except OSError as error:
+            yield Status.PROBLEM, f"{key}: {error.filename or path}: {reason_of(error)}"
+            continue
+        if is_writable and not locked and key == "bus.directory":
+            yield Status.WARNING, f"{key}: {nearest}: {NO_LOCKS}"
+        if not is_writable:
             yield (
                 Status.PROBLEM,
                 f"{key}: {nearest} is no folder that this user can write; correct the key or its owner",

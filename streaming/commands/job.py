@@ -16,6 +16,7 @@ from streaming.configuration_file import OPTION_HELP
 from streaming.contracts.observations import Channel
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.store.place import tables_place
+from streaming.errors import IsrwatchError
 from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
@@ -135,10 +136,13 @@ def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
     application = Application(settings, places, warn)
     say("starting Spark")
     _stop_on_signal(application)  # before Spark starts: its JVM would live on if Python were interrupted in the middle
-    if places.kafka is None:
-        spark = build_session("isrwatch")
-    else:
-        spark = build_session("isrwatch", jars=jar_paths(SPARK_KAFKA, progress=say), extra=POLLING_DELAY)
+    jars = () if places.kafka is None else jar_paths(SPARK_KAFKA, progress=say)
+    try:
+        spark = build_session("isrwatch", jars=jars, extra={} if places.kafka is None else POLLING_DELAY)
+    except IsrwatchError:
+        if application.is_stopping():  # a signal to the whole group has ended its Java process, too
+            return
+        raise
     _stop_on_signal(application)  # Spark has put its own in their place
     if places.on_executors and tasks_at_once(spark) != 1:
         warn(

@@ -33,11 +33,13 @@ from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.samples import SampleBatch, SampleResult, SampleTask, apply_partitions
 from streaming.jobs.shards.task import FoldInDriver, FoldOnExecutors
 from streaming.jobs.shards.workers import OnExecutors
+from streaming.jobs.spark_errors import sentence_of
 from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.runtime.listening import listen_all
 from streaming.runtime.memory import Heap
+from streaming.system_errors import reason_of
 from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
 
@@ -91,18 +93,30 @@ class Application:
         self._server = _server(settings, self)
 
     def start(self, spark: SparkSession) -> None:
-        """Start the queries, one after the other, until a stop is requested."""
+        """Start the queries, one after the other, until a stop is requested.
+
+        Raises:
+            IsrwatchError: Spark died.
+        """
         self._spark = spark
-        bus_source.register(spark)
-        for query in self.queries:
-            if not self._stopping.is_set():
-                query.start(spark)
+        try:
+            bus_source.register(spark)
+            for query in self.queries:
+                if not self._stopping.is_set():
+                    query.start(spark)
+        except (Py4JError, ConnectionError) as error:
+            if not self.is_stopping():
+                self._raise_ended(error)
         self.reporter.start()
 
     def problems(self) -> list[str]:
         """List the queries that do not run now, one sentence each, and that Spark has no executor for them."""
         problems = [problem for query in self.queries if (problem := query.problem)]
         return [*problems, NO_EXECUTORS] if self._lacks_executors else problems
+
+    def is_stopping(self) -> bool:
+        """Return whether a stop was requested, after a moment: a signal to the group may end Spark's Java first."""
+        return self._stopping.wait(SECONDS_BETWEEN_CHECKS)
 
     def request_stop(self) -> None:
         """Request a clean stop; safe in a signal handler."""
@@ -135,7 +149,7 @@ class Application:
                 self._stop()
         except (Py4JError, ConnectionError) as error:  # from the stop, too, which must not hide that Spark died
             # Stopping a group of processes, as systemd does, stops Spark's as well, which loses nothing.
-            if not self._stopping.wait(SECONDS_BETWEEN_CHECKS):
+            if not self.is_stopping():
                 self._raise_ended(error)
         if unfinished := [sentence for query in self.queries if (sentence := query.unfinished)]:
             raise IsrwatchError("; ".join(unfinished))
@@ -154,8 +168,7 @@ class Application:
                 query.check(self._spark)
             if time.monotonic() - deleted_at > SECONDS_BETWEEN_DELETIONS:
                 deleted_at = time.monotonic()
-                for query in self.queries if self._flush() else ():  # the bus keeps what a power cut could take
-                    query.delete_applied(self._bus)
+                self._delete_applied()
             if time.monotonic() - shown_at > SECONDS_BETWEEN_PROGRESS:
                 shown_at = time.monotonic()
                 self.look_for_executors(self._spark)
@@ -164,6 +177,16 @@ class Application:
                 heap.trim_when_due()
                 if all(query.is_settled for query in self.queries):
                     end_planners(self._spark)
+
+    def _delete_applied(self) -> None:
+        """Delete from the bus what is certainly on the disk of the tables; a bus that refuses keeps it."""
+        if not self._flush():  # the bus keeps what a power cut could take
+            return
+        try:
+            for query in self.queries:
+                query.delete_applied(self._bus)
+        except (OSError, IsrwatchError) as error:
+            self._report(f"what was applied cannot be deleted from the bus, which grows: {sentence_of(error)}")
 
     def look_for_executors(self, spark: SparkSession) -> None:
         """Report once that Spark has had no executor for a while: its queries run, and wait."""
@@ -179,7 +202,9 @@ class Application:
         try:
             flush(self._tables, self._flush_bus)
         except (OSError, IsrwatchError) as error:
-            self._report(f"the tables cannot be flushed to the disk, so the bus keeps what they hold: {error}")
+            self._report(
+                f"the tables cannot be flushed to the disk, so the bus keeps what they hold: {sentence_of(error)}"
+            )
             return False
         return True
 
@@ -231,7 +256,7 @@ def _check_checkpoint(places: JobLocations) -> None:
             return
         reason = "Permission denied"
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = reason_of(error)
     raise ConfigurationError(
         f"cannot write checkpoints to {places.checkpoint}: {reason}; point job.checkpoint (--checkpoint) at a folder "
         "that can be written"

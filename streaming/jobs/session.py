@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 import streaming
+from streaming.errors import IsrwatchError
 from streaming.resources import conf_path
 from streaming.runtime import class_archive
 from streaming.runtime.java import find_java, java_environment
@@ -69,6 +71,7 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
 
     Raises:
         MissingTool: there is no Java that Spark runs on.
+        IsrwatchError: its Java process did not start, or has ended.
     """
     # py4j logs the trace of each error that a batch raises; the job reports it when the query fails.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
@@ -79,9 +82,18 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     if JAVA_OPTIONS in unset:
         unset[JAVA_OPTIONS] = java_options(str(unset[JAVA_OPTIONS]), archived)
-    spark = SparkSession.builder.config(map=unset).getOrCreate()
+    try:
+        spark = SparkSession.builder.config(map=unset).getOrCreate()
+    except (Py4JError, PySparkException, ConnectionError) as error:
+        raise IsrwatchError(f"Spark did not start: {_cause_of(error)}; what it printed before says more") from error
     _put_on_path_of_workers(spark, Path(streaming.__file__).parents[1])
     return spark
+
+
+def _cause_of(error: Exception) -> str:
+    """Return the line of an error that names its cause: of Java's it is the second one."""
+    lines = str(error).splitlines()
+    return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0] if lines else "it ended")
 
 
 def is_submitted() -> bool:

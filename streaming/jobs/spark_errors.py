@@ -6,6 +6,7 @@ import re
 import traceback
 from typing import Final
 
+from streaming import system_errors
 from streaming.delta.log.storage import is_disk_full
 from streaming.errors import IsrwatchError, NewerFormat
 
@@ -40,10 +41,12 @@ def sentence_of(error: BaseException) -> str:
     >>> sentence_of(RuntimeError("[FAILED] Traceback: ...\nstreaming.errors.IsrwatchError: it was cut\n at Spark"))
     'it was cut'
     >>> sentence_of(OSError(28, "No space left on device"))
-    '[Errno 28] No space left on device'
+    'No space left on device: free space on its disk'
     >>> sentence_of(RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back.\n\tat x"))
     'Python worker failed to connect back'
     """
+    if isinstance(error, OSError) and error.errno is not None:
+        return system_errors.sentence_of(error)
     text = str(error).strip()
     return ours["sentence"] if (ours := _our_error_in(text)) else (_cause_in(text) or type(error).__name__)
 

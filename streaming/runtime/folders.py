@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.errors import ConfigurationError
+from streaming.locks import lock
 from streaming.settings import check_place
+from streaming.system_errors import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,9 +45,10 @@ def exclusive(folder: Path) -> Iterator[None]:
     """
     with _reporting_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        file = (folder / ".lock").open("w")
+    with file:
+        with _reporting_write_errors(folder):
+            lock(file.fileno())  # without locks two processes may fetch a file twice; it is moved into place as a whole
         yield
 
 
@@ -70,5 +72,5 @@ def _reporting_write_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigurationError(
-            f"cannot write {path}: {error.strerror}; set ISRWATCH_CACHE to a writable folder"
+            f"cannot write {path}: {reason_of(error)}; set ISRWATCH_CACHE to a writable folder"
         ) from None

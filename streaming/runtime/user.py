@@ -25,7 +25,7 @@ _NAME: Final = "isrwatch"
 
 
 def has_name(uid: int) -> bool:
-    """Return whether the system has a name for a uid; what the user has told nss_wrapper counts."""
+    """Return whether the system has a name for a uid; what nss_wrapper says counts."""
     try:
         pwd.getpwuid(uid)
     except KeyError:

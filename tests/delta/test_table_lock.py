@@ -55,7 +55,8 @@ def test_where_the_tables_cannot_be_written_the_name_of_the_key_is_said(tmp_path
     [
         (DeltaError("parquet: No space left on device (os error 28)"), "disk is full, t .*free space"),
         (OSError(28, "No space left on device"), "disk is full, t .*stays"),
-        (OSError(5, "Input/output error"), "cannot write t: .*Input/output error; repair its disk"),
+        (OSError(5, "Input/output error"), "cannot write t: Input/output error: its disk fails"),
+        (OSError("Generic error: tcp connect"), "cannot write t: Generic error: tcp connect; repair its disk"),
     ],
 )
 def test_why_a_write_failed_is_one_sentence(error: Exception, sentence: str) -> None:

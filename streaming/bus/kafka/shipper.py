@@ -35,7 +35,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -73,6 +72,7 @@ from streaming.bus.log import sync_file
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
+from streaming.locks import Lock, try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -185,9 +185,13 @@ class Shipper:
             return True
         self._directory.mkdir(parents=True, exist_ok=True)
         lock = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        # On a file system without locks two of them ship everything twice, which the job recognises.
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_another = try_lock(lock) is Lock.OF_ANOTHER
         except OSError:
+            os.close(lock)
+            raise
+        if is_another:
             os.close(lock)
             return False
         self._lock = lock

@@ -129,14 +129,16 @@ def flush(directory: Place, first: Callable[[], object] = lambda: None) -> None:
     if not isinstance(directory, Path):  # a store has flushed what it confirms
         first()
         return
-    with in_turn(directory, _TURN), reading(str(directory)):
-        tables = [directory / name for name in ORDER if is_table(directory / name)]
-        newest = {path: newest_version(path) for path in reversed(tables)}
+    with in_turn(directory, _TURN):
+        with reading(str(directory)):
+            tables = [directory / name for name in ORDER if is_table(directory / name)]
+            newest = {path: newest_version(path) for path in reversed(tables)}
         first()
-        for path in tables:
-            before = read_mark(path)
-            if before is None or (newest[path], boot()) != before:
-                _flush_table(path, before, newest[path])
+        with reading(str(directory)):
+            for path in tables:
+                before = read_mark(path)
+                if before is None or (newest[path], boot()) != before:
+                    _flush_table(path, before, newest[path])
 
 
 def cut_unflushed(directory: Place, queries: Collection[str] = ()) -> dict[str, int]:

@@ -6,7 +6,6 @@ which ``tests/test_house.py`` checks. Depends on places, on no row and no column
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import shutil
@@ -24,6 +23,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from streaming.delta.store.objects import StoreError, delete, get, head, names_below
 from streaming.delta.store.place import options_of
 from streaming.errors import ConfigurationError, IsrwatchError, TableRefused, TableUnreadable
+from streaming.locks import Lock, lock, try_lock
+from streaming.system_errors import OF_THE_DISK, sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -80,6 +81,8 @@ def reading(table: str) -> Iterator[None]:
         ) from error
     except (DeltaError, pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         place = table.removeprefix("file://")
+        if isinstance(error, OSError) and error.errno in OF_THE_DISK:
+            raise TableUnreadable(f"cannot read the table {place}: {sentence_of(error)}") from error
         fix = "repair the file, or bring back the whole folder of the tables from one copy"
         if "://" in place and isinstance(error, OSError):
             fix = "check that the store answers, and what the credentials of this process allow"
@@ -253,24 +256,23 @@ def sole_writer(directory: Place, queries: Iterable[str]) -> Iterator[None]:
         yield
 
 
-def _opened(lock: Path) -> IO[str]:
+def _opened(path: Path) -> IO[str]:
     try:
-        return lock.open("a")
+        return path.open("a")
     except OSError as error:
         raise ConfigurationError(
-            f"cannot write the tables below {lock.parent}: {error.strerror}; point tables.directory (--tables) at a "
+            f"cannot write the tables below {path.parent}: {error.strerror}; point tables.directory (--tables) at a "
             "folder that can be written"
         ) from None
 
 
 def _try_lock(file: IO[str]) -> bool:
-    """Take a lock; return False if another process holds it."""
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks: the second writer finds its version taken, and stops
-        return True
+    """Take a lock; return False if another process holds it.
+
+    Without locks, or if the disk fails, the second writer finds its version taken, and stops.
+    """
+    with suppress(OSError):
+        return try_lock(file.fileno()) is not Lock.OF_ANOTHER
     return True
 
 
@@ -278,8 +280,8 @@ def _try_lock(file: IO[str]) -> bool:
 def in_turn(directory: Path, name: str) -> Iterator[None]:
     """Hold a named lock on a directory; wait while another process holds it."""
     with _opened(directory / f".{name}.lock") as file:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        with suppress(OSError):  # what is written next says what the disk lacks
+            lock(file.fileno())
         yield
 
 
@@ -299,7 +301,9 @@ def writing(table: str) -> Iterator[None]:
                 "read again"
             ) from error
         if isinstance(error, OSError):
-            raise IsrwatchError(f"cannot write {table}: {' '.join(str(error).split())}; repair its disk") from error
+            # One of delta-rs has no number, only a text of several lines.
+            reason = f"{' '.join(str(error).split())}; repair its disk" if error.errno is None else sentence_of(error)
+            raise IsrwatchError(f"cannot write {table}: {reason}") from error
         raise
 
 

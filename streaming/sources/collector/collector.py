@@ -57,6 +57,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from prometheus_client import CollectorRegistry
 
+from streaming import system_errors
 from streaming.contracts.observations import Channel
 from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
 from streaming.sources.collector.metrics import CollectorMetrics, MergedMetrics, source_up
@@ -286,9 +287,11 @@ class Collector:
 
 
 def sentence_of(failure: Exception) -> str:
-    """Return an error for users as it is, and a defect with the place where it was raised."""
+    """Return an error for users as it is, one of the system with its fix, and a defect with its place in the code."""
     if isinstance(failure, IsrwatchError):
         return str(failure)
+    if isinstance(failure, OSError):
+        return system_errors.sentence_of(failure)
     frame = traceback.extract_tb(failure.__traceback__)[-1]
     return f"{type(failure).__name__}: {failure} ({frame.filename}, line {frame.lineno})"
 

@@ -71,18 +71,29 @@ class Shipping(MetricFamilies):
         return [f"nothing is shipped to the bus: {error}"]
 
     def _run(self) -> None:
-        waited = False
-        while not self._shipper.lock():
-            if not waited:
-                self._report("another process ships this bus directory to Kafka: this one does once that has ended")
-            waited = True
-            if self._stopping.wait(_PAUSES[1]):
-                return
+        if not self._is_locked():
+            return
         while not self._stopping.is_set():
             if not self._ship():
                 self._stopping.wait(LOOK_SECONDS)
         self._ship_last()
         self._shipper.close()
+
+    def _is_locked(self) -> bool:
+        """Wait until no other process ships this directory; return False if a stop was requested before."""
+        waited = False
+        while True:
+            try:
+                if self._shipper.lock():
+                    return True
+            except OSError as failure:
+                self._refused(sentence_of(failure))
+            else:
+                if not waited:
+                    self._report("another process ships this bus directory to Kafka: this one does once that has ended")
+                waited = True
+            if self._stopping.wait(_PAUSES[1]):
+                return False
 
     def _ship_last(self) -> None:
         """Ship what the collector wrote last, unless the bus refuses it for too long: then its next start does."""
@@ -97,8 +108,9 @@ class Shipping(MetricFamilies):
 
     def _ship(self) -> bool:
         """Ship what is new; return whether there was something."""
-        channels = self._moved()
+        channels: list[Channel] = []
         try:
+            channels = self._moved()
             shipped = self._shipper.round(*channels) if channels else 0
             if time.monotonic() - self._deleted_at > DELETE_SECONDS or self._stopping.is_set():
                 self._deleted_at = time.monotonic()
