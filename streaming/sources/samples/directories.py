@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streaming.contracts.samples import LogDirectoryObserved
 from streaming.sources.permissions import DESCRIBE_CLUSTER, PermissionDenied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, RawRequest, RawResponse
-from streaming.sources.protocol.primitives import INT16, INT32, INT64
+from streaming.sources.protocol.primitives import INT16, INT64
 from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import Timer
 
@@ -143,7 +143,6 @@ class DirectoriesKind:
 
 
 def _read(reader: ByteReader, version: int) -> tuple[int, tuple[Directory, ...]]:
-    reader.number(INT32)  # the time for which the request was throttled
     error = reader.number(INT16) if version >= _ERROR_OF_ALL_SINCE else 0
     return error, reader.array(lambda: _directory(reader, version)) or ()
 

@@ -142,7 +142,6 @@ def _body(spec: OffsetSpec, partitions: PartitionsByTopic) -> bytes:
 
 
 def _read(reader: ByteReader) -> ListedOffsets:
-    reader.number(INT32)  # the time for which the request was throttled
     return _listed(dict(reader.array(lambda: _topic(reader)) or ()))
 
 

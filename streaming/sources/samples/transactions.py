@@ -288,7 +288,6 @@ _LISTED: Final = compact_array(map(compact_string, UNDECIDED)) + compact_array((
 
 
 def _read_listed(reader: ByteReader) -> tuple[int, tuple[str, ...]]:
-    reader.number(INT32)  # the time for which the request was throttled
     error = reader.number(INT16)
     reader.array(reader.string)  # states that it does not know
     return error, reader.array(lambda: _transactional_id(reader)) or ()
@@ -303,7 +302,6 @@ def _transactional_id(reader: ByteReader) -> str:
 
 
 def _read_described(reader: ByteReader) -> Sequence[tuple[int, OpenTransaction]]:
-    reader.number(INT32)  # as above
     return reader.array(lambda: _transaction(reader)) or ()
 
 
@@ -380,7 +378,6 @@ Partition = tuple[int, int, tuple[OpenProducer, ...]]
 
 
 def _read(reader: ByteReader) -> tuple[tuple[str, tuple[Partition, ...]], ...]:
-    reader.number(INT32)  # the time for which the request was throttled
     return reader.array(lambda: _topic(reader)) or ()
 
 

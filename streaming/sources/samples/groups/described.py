@@ -138,7 +138,6 @@ def _described(connection: Connection, protocol: str, names: Iterable[str]) -> t
 
 
 def _read_list(reader: ByteReader, version: int) -> tuple[int, dict[str, DescribedGroup]]:
-    reader.number(INT32)  # the time for which the request was throttled
     error = reader.number(INT16)
     return error, dict(reader.array(lambda: _listed(reader, version)) or ())
 
@@ -153,7 +152,6 @@ def _listed(reader: ByteReader, version: int) -> tuple[str, DescribedGroup]:
 def _read_described(
     reader: ByteReader, read: Callable[[ByteReader, int], Description], version: int
 ) -> tuple[Description, ...]:
-    reader.number(INT32)  # the time for which the request was throttled
     return reader.array(lambda: read(reader, version)) or ()
 
 
