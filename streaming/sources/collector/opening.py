@@ -95,7 +95,8 @@ def open_sources(
     """
     peers = peers or Peers()
     log = open_log(settings, bus, report, peers)
-    watch = ListenerWatch(settings, peers, report=report)
+    end_points = dict if log is None else lambda: log.end_points if log.is_primary else {}
+    watch = ListenerWatch(settings, peers, report=report, end_points=end_points)
     admin = _admin(settings, bus, report, peers, log)
     metrics = _broker_metrics(settings, admin, append_times)
     if log is None:

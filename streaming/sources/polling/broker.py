@@ -147,7 +147,7 @@ class ConnectedBroker:
         self._connection.close()
 
     def _metadata(self, names: Collection[str] | None, decoder: MetadataDecoder | None = None) -> MetadataAnswer:
-        version = self._connection.newest(MetadataRequest.API_KEY, METADATA_NEWEST)
+        version = self._connection.newest(MetadataRequest.API_KEY, METADATA_NEWEST, "Metadata")
         if version < 0:
             raise ServiceRefused(
                 f"{self.address} is no broker, but a controller: name brokers in cluster.bootstrap_servers"

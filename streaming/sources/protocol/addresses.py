@@ -67,7 +67,8 @@ class Peer:
     """One address.
 
     Attributes:
-        certificate_expires_at: of the certificate that it showed last, seconds since 1970; None if it showed none.
+        certificate_expires_at: of the certificates that it showed last the first to end, seconds since 1970; None if
+            it showed none.
         requests: that were sent.
         sent_bytes: of Kafka's protocol, without TLS and TCP.
         received_bytes: the same, of complete responses.

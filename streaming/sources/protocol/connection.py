@@ -6,7 +6,7 @@ import socket
 import ssl
 import struct
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from enum import IntEnum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -24,7 +24,7 @@ from streaming.errors import ConfigurationError, ConnectionRefused, InvalidObser
 from streaming.sources.protocol.addresses import Peer, Peers
 from streaming.sources.protocol.primitives import INT32, ByteReader
 from streaming.sources.protocol.sockets import CONNECT_SECONDS, Race, in_one_sentence, resolved
-from streaming.sources.protocol.tls import expires_at
+from streaming.sources.protocol.tls import end_of_chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,7 +71,7 @@ def describe_configs(
     """
     of_resource = DescribeConfigsRequest.DescribeConfigsResource
     request: Any = DescribeConfigsRequest(
-        version=connection.newest(DescribeConfigsRequest.API_KEY, _NEWEST),
+        version=connection.required(DescribeConfigsRequest.API_KEY, _NEWEST, "DescribeConfigs"),
         resources=[
             of_resource(resource_type=int(kind), resource_name=name, configuration_keys=[*keys]) for name in names
         ],
@@ -151,13 +151,32 @@ class Connection:
         with self._counting_errors():
             self._open()
 
-    def newest(self, api_key: int, supported: int) -> int:
+    def newest(self, api_key: int, supported: int, name: str = "") -> int:
         """Return the newest version that both sides support, -1 when the node does not support this request.
 
-        Nor does it where it supports only versions that are newer than ours.
+        Nor does it where it supports only versions that are newer than ours: with the request's ``name`` it is refused.
+
+        Raises:
+            ServiceRefused: what has this name is supported in newer versions only.
         """
         oldest, newest = self._versions.get(api_key, (0, -1))
+        if oldest > supported and name:
+            raise ServiceRefused(
+                f"{self.address} supports {name} from version {oldest} on, and isrwatch up to {supported}: "
+                "upgrade isrwatch"
+            )
         return min(supported, newest) if oldest <= supported else -1
+
+    def required(self, api_key: int, supported: int, name: str) -> int:
+        """Return the newest version that both sides support.
+
+        Raises:
+            ServiceRefused: there is none; ``name`` is that of the request.
+        """
+        version = self.newest(api_key, supported, name)
+        if version < 0:
+            raise ServiceRefused(f"{self.address} does not support {name}")
+        return version
 
     def call(self, request: Any, response: Any, read: Callable[[Any], T]) -> T:  # noqa: ANN401 - kafka-python's messages ship no types
         """Send one request and wait for its response, of the class ``response``; all of it within one time limit.
@@ -263,17 +282,16 @@ class Connection:
             secured = context.wrap_socket(plain, server_hostname=self.address.host)
         except TimeoutError:
             raise ConnectionRefused(f"{self.address} accepts connections, but is silent in the TLS handshake") from None
-        except (ssl.SSLEOFError, ConnectionError) as error:
+        except (ssl.SSLEOFError, ConnectionError):
             raise ConnectionRefused(
-                f"{self.address} closed the connection in the TLS handshake ({error}): check security.protocol and the "
-                f"port, and then the ssl keys of {security.table}"
+                f"{self.address} refuses TLS: it closes the connection; check the port, security.protocol and the ssl "
+                f"keys of {security.table}"
             ) from None
         except OSError as error:
             raise ConnectionRefused(
                 f"{self.address} refuses TLS: {error}; check the ssl keys of {security.table}"
             ) from None
-        with suppress(ValueError):
-            self._peer.certificate_expires_at = expires_at(secured.getpeercert(binary_form=True) or b"")
+        self._peer.certificate_expires_at = end_of_chain(secured) or self._peer.certificate_expires_at
         return secured
 
     def _is_hung_up(self) -> bool:
@@ -326,8 +344,8 @@ class Connection:
             reason = str(error) or type(error).__name__
             raise ConnectionRefused(f"{self.address} sent a response that cannot be decoded: {reason}") from None
 
-    def _note_throttle(self, millis: int) -> None:
-        if millis > 0:
+    def _note_throttle(self, millis: int | None) -> None:
+        if millis is not None and millis > 0:
             self._peer.count(throttled_ms=millis)
             self.muted_until = time.monotonic() + millis / 1_000
 
@@ -368,7 +386,7 @@ class Connection:
             )
         exchange, began, answer = security.exchange(), time.monotonic(), None
         while not exchange.is_done():
-            version = self.newest(SaslAuthenticateRequest.API_KEY, 1)
+            version = self.required(SaslAuthenticateRequest.API_KEY, 1, "SaslAuthenticate")
             request = SaslAuthenticateRequest(version=version, auth_bytes=exchange.auth_bytes())
             answer = self._exchange(request, SaslAuthenticateResponse, lambda one: one)
             if answer.error_code:

@@ -66,7 +66,7 @@ def describe_directories(connection: Connection) -> tuple[Directory, ...]:
         ConnectionRefused: it does not respond.
         PermissionDenied: it may not be asked.
     """
-    version = connection.newest(API_KEY, NEWEST)
+    version = connection.newest(API_KEY, NEWEST, "DescribeLogDirs")
     if version < OLDEST:
         return ()
     request = RawRequest(API_KEY, version, _EVERY_TOPIC)

@@ -427,6 +427,10 @@ def test_a_request_whose_versions_are_all_newer_than_ours_is_not_supported(quoru
     node.answer_ApiVersionsRequest = raised
     connection = Connection(address, Security())
     assert connection.newest(1, 18) == -1
+    with pytest.raises(ServiceRefused, match="supports Fetch from version 30 on, and isrwatch up to 18: upgrade isrw"):
+        connection.newest(1, 18, "Fetch")
+    with pytest.raises(ServiceRefused, match="does not support Produce"):
+        connection.required(0, 9, "Produce")
     assert connection.newest(1, 35) == 35
     assert connection.newest(3, 12) == 12
 

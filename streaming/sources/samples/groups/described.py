@@ -76,7 +76,7 @@ def list_groups(connection: Connection) -> dict[str, DescribedGroup]:
     Raises:
         ConnectionRefused: it does not respond, or is still loading its groups.
     """
-    version = connection.newest(LIST_GROUPS, _LIST_NEWEST)
+    version = connection.newest(LIST_GROUPS, _LIST_NEWEST, "ListGroups")
     if version not in _NO_FILTERS:
         raise NodeTooOld(f"{connection.address} lists its groups as brokers before Kafka 2.6 do: they are not read")
     response: RawResponse[tuple[int, dict[str, DescribedGroup]]] = RawResponse(

@@ -184,7 +184,7 @@ def _answer(
     *,
     piece: GroupsPiece,
 ) -> CoordinatorAnswer:
-    if connection.newest(OFFSET_FETCH, NEWEST) < OLDEST:
+    if connection.newest(OFFSET_FETCH, NEWEST, "OffsetFetch") < OLDEST:
         raise NodeTooOld("the groups of brokers that are older than Kafka 3.0 are not read (KIP-709)")
     groups = piece.groups
     if groups is None:
