@@ -350,7 +350,7 @@ def _clock(settings: Settings) -> Iterator[tuple[Status, str]]:
 def _polling(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.commands.doctor_cluster import poll_once
 
-    return poll_once(settings.cluster)
+    return poll_once(settings.cluster, settings.collect.probe_prefix)
 
 
 def _samples(settings: Settings) -> Iterator[tuple[Status, str]]:

@@ -153,6 +153,7 @@ def _admin(
         report=report,
         peers=peers,
         epochs=checkpoint_path(bus, name),
+        probe_prefix=collect.probe_prefix,
     )
 
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.errors import ConnectionRefused, InvalidObservation
+from streaming.sources.permissions import PROBE_PREFIX, Probe
 from streaming.sources.protocol.connection import NodeTooOld, RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, UINT16, ByteReader
+from streaming.sources.source import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 CLASSIC: Final = "classic"
 SHARE: Final = "share"
 STREAMS: Final = "streams"
-NO_GROUP: Final = "__isrwatch_no_group"
+NO_GROUP: Final = f"{PROBE_PREFIX}group"
 """A group that does not exist: where it may not be described, others may be hidden."""
 GROUP_AUTHORIZATION_FAILED: Final = 30
 LIST_GROUPS: Final = 16
@@ -89,9 +91,14 @@ def list_groups(connection: Connection) -> dict[str, DescribedGroup]:
 
 
 def describe_groups(
-    connection: Connection, groups: dict[str, DescribedGroup]
+    connection: Connection, groups: dict[str, DescribedGroup], probe: Probe | None = None
 ) -> tuple[dict[str, DescribedGroup], tuple[str, ...]]:
     """Describe groups at their coordinator: one request per protocol, whatever their number.
+
+    Args:
+        connection: to the coordinator.
+        groups: to describe.
+        probe: is described with them when it is due, else denied as it was last.
 
     Returns:
         The groups; one that has moved or ended meanwhile is as it was. And those that may not be described.
@@ -99,10 +106,14 @@ def describe_groups(
     Raises:
         ConnectionRefused: it does not respond.
     """
-    by_protocol: dict[str, list[str]] = defaultdict(list, {CLASSIC: [NO_GROUP]})
+    probe = probe or Probe(NO_GROUP)
+    by_protocol: dict[str, list[str]] = defaultdict(list)
+    is_probed = probe.take_due(monotonic())
+    if is_probed:
+        by_protocol[CLASSIC].append(probe.name)
     for name, group in groups.items():
         by_protocol[group.protocol].append(name)
-    described, denied = {**groups}, list[str]()
+    described, denied = {**groups}, [] if is_probed or not probe.is_denied else [probe.name]
     for protocol, names in by_protocol.items():
         for one in _described(connection, protocol, names):
             if one.error == GROUP_AUTHORIZATION_FAILED:
@@ -115,6 +126,8 @@ def describe_groups(
                     assignor=one.assignor or None,
                     owners=one.owners,
                 )
+    if is_probed:
+        probe.note(monotonic(), is_denied=probe.name in denied)
     return described, tuple(denied)
 
 
