@@ -21,6 +21,7 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
 )
 from streaming.errors import ConnectionRefused
+from streaming.sources.collector.listener_watch import throttled_words
 from streaming.sources.permissions import PROBE_PREFIX, addressed, grantee_of
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.configs import ConfigsRound, DescribedConfigs
@@ -150,11 +151,16 @@ def samples(settings: Settings) -> Iterator[tuple[Status, str]]:
         ConfigurationError: a property is wrong.
     """
     (source,) = open_samples(settings, lambda _: None)
+    began = time.monotonic()
     with closing(source):
         counts, refusals = _one_round(source)
     yield from _checkpoints(settings.collect.spark_checkpoints)
     yield from ((Status.OK, f"{what}: {counts[kind]}") for kind, what in _READ.items() if counts[kind])
     yield from ((Status.WARNING, refusal) for refusal in refusals)
+    throttled = {address: peer.throttled_ms / 1_000 for address, peer in source.peers.all().items()}
+    shares = {address: seconds / (time.monotonic() - began) for address, seconds in throttled.items() if seconds}
+    if shares:
+        yield Status.WARNING, throttled_words(shares)
     if not counts and not refusals:
         yield Status.WARNING, f"no broker gave a sample within {SECONDS:g} s"
 

@@ -21,7 +21,7 @@ from streaming.commands.doctor_machine import Status
 from streaming.contracts.identifiers import Micros
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
 from streaming.sources.collector import listener_watch, listeners
-from streaming.sources.collector.listener_watch import ListenerWatch
+from streaming.sources.collector.listener_watch import ListenerWatch, ThrottleWatch
 from streaming.sources.collector.listeners import Listener, Role
 from streaming.sources.protocol.addresses import MAX_PEERS, Address, Peers
 from streaming.sources.protocol.tls import Tls, expires_at, expiries_in
@@ -325,3 +325,20 @@ def test_doctor_names_a_certificate_to_be_renewed(quorum: Any, authority: Author
     found, sentence = next((found, one) for found, one in findings if "cluster.client" in one)
     assert found is status
     assert "cluster.client ssl.certificate.location" in sentence
+
+
+def test_that_nodes_throttle_isrwatch_is_one_line_and_another_when_none_does() -> None:
+    peers, lines = Peers(), list[str]()
+    watch, second = ThrottleWatch(peers, lines.append), 1_000_000
+    one, other = peers.at(Address("b", 1)), peers.at(Address("b", 2))
+    for number, (millis, of_other) in enumerate(
+        [(0, 0), (5, 0), (300, 0), (300, 0), (300, 900), (0, 900), (0, 0), (0, 0)]
+    ):
+        one.count(throttled_ms=millis)
+        other.count(throttled_ms=of_other)
+        watch.round(Micros(number * second))
+    assert [line.partition(";")[0] for line in lines] == [
+        "isrwatch is throttled by a quota: b:1 for 30% of the time",
+        "isrwatch is throttled by a quota: b:1 for 30% of the time, b:2 for 90% of the time",
+        "no broker throttles isrwatch any more",
+    ]
