@@ -147,6 +147,9 @@ class ClusterState(NamedTuple):
     metadata_log_since: Annotated[
         Micros | None, "begin of the metadata log, if it replaced another one: older offsets and epochs mean nothing"
     ] = None
+    expired_certificate: Annotated[
+        str | None, "a listener whose certificate has ended: a node that restarts does not come back; null: none known"
+    ] = None
 
     @property
     def observed(self) -> ObservedTime:

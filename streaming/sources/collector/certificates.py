@@ -220,6 +220,7 @@ class CertificateWatch:
 
     Attributes:
         shown: of the last round; of one that is unseen now, the end that it showed last. Replaced, never changed.
+        is_known: whether there was a round.
     """
 
     def __init__(
@@ -230,6 +231,7 @@ class CertificateWatch:
         end_points: Callable[[], Mapping[tuple[str, int], tuple[EndPoint, ...]]],
     ) -> None:
         self.shown: dict[SecuredListener, Shown] = {}
+        self.is_known = False
         self._settings, self._peers, self._report, self._end_points = settings, peers, report, end_points
         self._said: dict[SecuredListener, str] = {}
 
@@ -241,8 +243,19 @@ class CertificateWatch:
             one: shown._replace(ends_at=before[one].ends_at) if shown.ends_at is None and one in before else shown
             for one, shown in now.items()
         }
+        self.is_known = True
         for one, shown in self.shown.items():
             self._say(one, shown)
+
+    @property
+    def ended(self) -> str | None:
+        """The listener whose certificate has ended; of several the first, and how many more there are."""
+        now = time.time()
+        ends = sorted((shown.ends_at, str(one)) for one, shown in self.shown.items() if shown.ends_at is not None)
+        ended = [name for end, name in ends if end <= now]
+        if not ended:
+            return None
+        return ended[0] if len(ended) == 1 else f"{ended[0]} and {len(ended) - 1} more"
 
     def _say(self, one: SecuredListener, shown: Shown) -> None:
         """Report what has changed: unseen, seen, ended."""

@@ -1,4 +1,6 @@
-"""Listeners as a source that observes nothing for the bus: whether each responds is a metric, and a line for the user.
+"""Listeners as a source: whether each responds is a metric, and a line for the user.
+
+For the bus it observes one thing: that the certificate of a listener has ended.
 
 Each round runs in a thread of its own, so that neither a poll nor a stop waits for a node that hangs.
 """
@@ -15,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import EXPIRED_CERTIFICATE, ConfigObserved, ConfigOrigin, SourceKind
 from streaming.sources.collector.certificates import CertificateWatch
 from streaming.sources.collector.listeners import Listener, ask_all, dials_of, discover, distinct, own_expiries
 from streaming.sources.collector.metrics import PREFIX
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from streaming.contracts.identifiers import ClusterId
     from streaming.contracts.observations import Observation
     from streaming.contracts.records import EndPoint
     from streaming.settings import Settings
@@ -44,13 +48,14 @@ class ListenerWatch:
         report: takes one line when a listener stops responding, and when it responds again.
         listed: lists the listeners of now; one that it no longer lists is still asked for a day.
         end_points: what nodes have registered in the metadata log; see :class:`certificates.CertificateWatch`.
+        cluster_id: of the cluster, None until it is known.
 
     Attributes:
         answers: of the last round, by listener: why it does not respond, "" if it does. Replaced, never changed.
         metrics: of listeners and connections.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a collector configures
         self,
         settings: Settings,
         peers: Peers,
@@ -58,7 +63,10 @@ class ListenerWatch:
         report: Callable[[str], None] = lambda _: None,
         listed: Callable[[], list[Listener]] | None = None,
         end_points: Callable[[], Mapping[tuple[str, int], tuple[EndPoint, ...]]] = dict,
+        cluster_id: Callable[[], ClusterId | None] = lambda: None,
     ) -> None:
+        self._cluster, self._cluster_id = settings.cluster.name, cluster_id
+        self._reported: tuple[ClusterId, str | None] | None = None
         self.name = f"listeners:{settings.collect.collector_name}"
         self.answers: dict[Listener, str] = {}
         self._certificates = CertificateWatch(settings, peers, report, end_points)
@@ -71,14 +79,37 @@ class ListenerWatch:
         self._listed_at: dict[Listener, int] = {}
 
     def poll(self, now: Micros) -> Sequence[Observation]:
-        """Begin a round if one is due and the last has ended; return nothing after half a second."""
-        del now
+        """Begin a round if one is due and the last has ended; return after half a second whether a certificate ended.
+
+        That is reported when it changes, and by a collector that has just started.
+        """
         is_idle = self._round is None or not self._round.is_alive()
         if is_idle and self._due.take_due(monotonic()):
             self._round = threading.Thread(target=self.round, name=self.name, daemon=True)
             self._round.start()
         time.sleep(_WAIT_SECONDS)
-        return []
+        return self._ended(now)
+
+    def _ended(self, now: Micros) -> list[Observation]:
+        cluster_id, ended = self._cluster_id(), self._certificates.ended
+        if cluster_id is None or not self._certificates.is_known or self._reported == (cluster_id, ended):
+            return []
+        self._reported = cluster_id, ended
+        return [
+            ConfigObserved(
+                cluster_id=cluster_id,
+                cluster=self._cluster,
+                source=self.name,
+                source_kind=SourceKind.NONE,
+                occurred_not_before=now,
+                occurred_not_after=now,
+                collected_at=now,
+                topic="",
+                key=EXPIRED_CERTIFICATE,
+                value=ended,
+                origin=ConfigOrigin.DESCRIBE,
+            )
+        ]
 
     def acknowledge(self) -> None:
         """Do nothing: there is no position."""
@@ -242,7 +273,7 @@ class ThrottleWatch:
 
 def throttled_words(shares: Mapping[str, float]) -> str:
     """Say who throttles isrwatch, for which share of the time."""
-    who = ", ".join(f"{address} for {share:.0%} of the time" for address, share in shares.items())
+    who = ", ".join(f"{address} for {min(share, 1.0):.0%} of the time" for address, share in shares.items())
     return (
         f"isrwatch is throttled by a quota: {who}; its samples come late, which is not the brokers' fault: raise "
         "request_percentage of its user or client id isrwatch by kafka-configs --alter --add-config"

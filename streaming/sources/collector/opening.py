@@ -96,8 +96,8 @@ def open_sources(
     peers = peers or Peers()
     log = open_log(settings, bus, report, peers)
     end_points = dict if log is None else lambda: log.end_points if log.is_primary else {}
-    watch = ListenerWatch(settings, peers, report=report, end_points=end_points)
     admin = _admin(settings, bus, report, peers, log)
+    watch = ListenerWatch(settings, peers, report=report, end_points=end_points, cluster_id=lambda: admin.cluster_id)
     metrics = _broker_metrics(settings, admin, append_times)
     if log is None:
         return [admin, watch, *metrics]

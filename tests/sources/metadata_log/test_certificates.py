@@ -16,6 +16,8 @@ import pytest
 
 from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_machine import Status
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import EXPIRED_CERTIFICATE
 from streaming.contracts.records import EndPoint, RegisterBroker, RegisterController
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.collector import certificates
@@ -173,6 +175,32 @@ def test_the_end_is_reported_once_with_the_advice_and_a_renewed_one_ends_it(
     one.listening.close()
     watch.round()
     assert len(lines) == 2  # of a node that restarts, what it showed last
+
+
+def test_that_a_certificate_has_ended_is_observed_once_and_that_it_is_renewed(
+    quorum: Any, chain: Chain, held: ExitStack
+) -> None:
+    one = listening(held, chain.issue(leaf=-1))
+    points = {("broker", 3): (at(one, "REPLICATION"), at(one, "ALSO"))}
+    ids: list[Any] = [None]
+    watch = ListenerWatch(
+        settings_for(quorum), Peers(), report=print, end_points=lambda: points, cluster_id=lambda: ids[0]
+    )
+
+    def observed() -> list[str | None]:
+        seen = [*watch.poll(Micros(5)), *watch.poll(Micros(6))]
+        assert all((each.key, each.topic) == (EXPIRED_CERTIFICATE, "") for each in seen)
+        return [each.value for each in seen]
+
+    assert observed() == []
+    watch.round()
+    assert observed() == []  # of which cluster is not known yet
+    ids[0] = "c1"
+    assert observed() == [f"listener ALSO of broker 3 at {one.address} and 1 more"]
+    one.context = chain.issue(leaf=5)
+    watch.round()
+    assert observed() == [None]
+    assert observed() == []
 
 
 @pytest.mark.parametrize(
