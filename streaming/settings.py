@@ -75,6 +75,7 @@ class CollectSettings:
     offsets_interval: Duration = 10.0
     groups_interval: Duration = 10.0
     groups: tuple[str, ...] = ()
+    probe_prefix: str = "__isrwatch_no_"
     spark_checkpoints: dict[str, Place] = field(default_factory=dict)
     config_interval: Duration = 60.0
     quorum_interval: Duration = 10.0
@@ -288,6 +289,9 @@ def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value 
     return value
 
 
+_PROBE_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
 def _checked(settings: Settings) -> Settings:
     sources, chosen = ("auto", "metadata_log", "poll"), settings.collect.primary_source
     if chosen not in sources:
@@ -303,6 +307,11 @@ def _checked(settings: Settings) -> Settings:
             raise ConfigurationError(f"{key} is {number}; it must be at least {least}")
     _check_kafka_bus(settings.bus.kafka)
     check_folders(settings.collect.spark_checkpoints)
+    if not _PROBE_PREFIX.fullmatch(settings.collect.probe_prefix):
+        raise ConfigurationError(
+            f"collect.probe_prefix is {settings.collect.probe_prefix!r}; write 1 to 200 letters, digits, dots, "
+            "underscores and hyphens, which begin the name of no topic or group that exists"
+        )
     for key, place in places_of(settings):
         check_place(key, place)
     check_telemetry_path("export.telemetry_path", settings.export.telemetry_path)

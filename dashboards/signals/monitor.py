@@ -61,9 +61,9 @@ COLLECTOR_SOURCE_UP: Final = Signal(
 )
 LISTENER_CERTIFICATE: Final = Signal(
     name="Certificates of listeners",
-    meaning="When the certificate that each broker or controller showed the collector last expires, since 1970.",
+    meaning="When the first certificate of the chain that each listener showed the collector expires, since 1970.",
     metric="listener_certificate_expiry_timestamp_seconds",
-    labels=("cluster", "role", "node", "address"),
+    labels=("cluster", "role", "node", "listener", "address"),
     unit=Unit.SECONDS,
     prefix="isrwatch_collector_",
 )

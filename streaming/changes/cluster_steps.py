@@ -11,7 +11,14 @@ from streaming.changes.sources import MAX_SKEW, SILENCE, has_passed, has_reporte
 from streaming.changes.state import CLUSTER_DEFAULT, Change, Event, is_news, reported_value
 from streaming.changes.steps import reconfigured
 from streaming.contracts.events import EventKind, Subject
-from streaming.contracts.observations import CLUSTER_TIMES, DISKLESS, MIN_ISR, ConfigOrigin, SourceKind
+from streaming.contracts.observations import (
+    CLUSTER_TIMES,
+    DISKLESS,
+    EXPIRED_CERTIFICATE,
+    MIN_ISR,
+    ConfigOrigin,
+    SourceKind,
+)
 from streaming.contracts.state import BrokerState, ConfigKey, ConfigValue
 
 if TYPE_CHECKING:
@@ -249,6 +256,11 @@ def configured(observed: ConfigObserved, draft: Draft) -> None:
     """Apply a time of the cluster, or the value of a topic or of all topics, then also to their partitions."""
     if observed.key in CLUSTER_TIMES:
         configure_time(observed, draft)
+        return
+    if observed.key == EXPIRED_CERTIFICATE:
+        before = draft.cluster(observed)
+        if before.expired_certificate != observed.value:
+            cluster_stepped(before._replace(expired_certificate=observed.value), observed, draft, ())
         return
     is_default = observed.topic == CLUSTER_DEFAULT
     is_log = observed.origin is ConfigOrigin.LOG

@@ -96,10 +96,12 @@ def print_findings(checked: Iterable[Finding]) -> bool:
 
 LEAST_DAYS: Final = 14
 _DAY_SECONDS: Final = 86_400
+_PATIENCE_SECONDS: Final = 1.0
 
 
 def listeners(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Ask each listener of brokers and controllers, and check how long certificates are valid: theirs and our own."""
+    from streaming.sources.collector.certificates import configured, in_words, look_at, secured
     from streaming.sources.collector.listeners import Role, ask_all, dials_of, discover, distinct, own_expiries
     from streaming.sources.protocol.addresses import Peers
 
@@ -109,23 +111,61 @@ def listeners(settings: Settings) -> Iterator[tuple[Status, str]]:
     yield from ((Status.WARNING, f"{listener} does not respond: {reason}") for listener, reason in silent.items())
     if responding := sum(not reason for reason in answers.values()):
         yield Status.OK, f"of brokers and controllers, {numbered(responding, 'listener')} responded"
-    shown = {str(one): peers.at(one.address).certificate_expires_at for one in answers}
-    yield from _certificates({name: end for name, end in shown.items() if end is not None} | own_expiries(settings))
+    ends = {one.address: (str(one), peers.at(one.address).certificate_expires_at) for one in answers}
+    silent_addresses = [one.address for one, reason in answers.items() if reason]
+    from_nodes, unknown = configured(settings, silent=silent_addresses)
+    for why in dict.fromkeys(unknown.values()):
+        nodes = ", ".join(str(node) for node, each in unknown.items() if each == why)
+        yield Status.WARNING, f"unseen are the certificates of all listeners of broker {nodes} that others use: {why}"
+    for one, seen in look_at(secured(from_nodes)).items():
+        ends[one.address] = f"{one}", seen.ends_at
+        if seen.ends_at is None:
+            yield Status.WARNING, in_words(one, seen)
+    shown = {name: end for name, end in ends.values() if end is not None}
+    yield from _certificates(shown, own_expiries(settings))
+    yield from _dead_addresses([one.address for one in answers])
 
 
-def _certificates(ends: dict[str, float]) -> Iterator[tuple[Status, str]]:
+def _certificates(of_nodes: dict[str, float], own: dict[str, float]) -> Iterator[tuple[Status, str]]:
     """Name each certificate that must be renewed, and only the first to expire of the others."""
-    now = time.time()
+    from streaming.sources.collector.certificates import NO_RESTART
+
+    now, ends = time.time(), of_nodes | own
     for name, end in ends.items():
         date = time.strftime("%Y-%m-%d", time.gmtime(end))
         if end <= now:
-            yield Status.PROBLEM, f"the certificate of {name} expired on {date}: renew it"
+            advice = NO_RESTART if name in of_nodes else "renew it"
+            yield Status.PROBLEM, f"the certificate of {name} expired on {date}: {advice}"
         elif end < now + LEAST_DAYS * _DAY_SECONDS:
             yield Status.WARNING, f"the certificate of {name} expires on {date}: renew it"
     first = min(ends, key=ends.__getitem__, default=None)
     if first is not None and ends[first] >= now + LEAST_DAYS * _DAY_SECONDS:
         days = (ends[first] - now) / _DAY_SECONDS
         yield Status.OK, f"the first certificate to expire is that of {first}, in {days:.0f} days"
+
+
+def _dead_addresses(addresses: Iterable[Address]) -> Iterator[tuple[Status, str]]:
+    """Name the addresses of a name that accept no connection while others of it do: every client loses time there."""
+    from streaming.sources.protocol.sockets import Race, resolved
+
+    for address in dict.fromkeys(addresses):
+        try:
+            places = resolved(address, _PATIENCE_SECONDS)
+        except ConnectionRefused:  # said above
+            continue
+        if len(places) > 1:
+            with closing(Race(places, seconds=_PATIENCE_SECONDS)) as race:
+                while (found := race.next()) is not None:
+                    found[0].close()
+                count = len(set(places))
+                for place, why in race.failures.items() if len(race.failures) < count else ():
+                    yield (
+                        Status.WARNING,
+                        (
+                            f"{address} has {count} addresses, and {place} is of no use ({why}): correct what the name "
+                            "resolves to, or what listens there"
+                        ),
+                    )
 
 
 # Checks of ``isrwatch doctor``: each gives findings, one sentence each, with the fix where there is one.
@@ -326,7 +366,7 @@ def _clock(settings: Settings) -> Iterator[tuple[Status, str]]:
 def _polling(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.commands.doctor_cluster import poll_once
 
-    return poll_once(settings.cluster)
+    return poll_once(settings.cluster, settings.collect.probe_prefix)
 
 
 def _samples(settings: Settings) -> Iterator[tuple[Status, str]]:

@@ -21,10 +21,11 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
 )
 from streaming.errors import ConnectionRefused
-from streaming.sources.permissions import addressed, grantee_of
+from streaming.sources.collector.listener_watch import throttled_words
+from streaming.sources.permissions import PROBE_PREFIX, addressed, grantee_of
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.configs import ConfigsRound, DescribedConfigs
-from streaming.sources.polling.metadata import NO_TOPIC, others_denied
+from streaming.sources.polling.metadata import others_denied
 from streaming.sources.polling.reassignments import ReassignmentsRound
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from streaming.sources.samples.source import SamplesSource
 
 
-def poll_once(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
+def poll_once(cluster: ClusterSettings, probe_prefix: str = PROBE_PREFIX) -> Iterator[tuple[Status, str]]:
     """Read topics and configurations.
 
     Raises:
@@ -52,24 +53,27 @@ def poll_once(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
         ConfigurationError: a property is wrong.
     """
     dial, servers = dialer(from_client(cluster.client)), parse_servers(cluster.bootstrap_servers)
-    answer = _first_answer(ConnectedBrokers(dial, cluster=cluster.name, seconds=SECONDS), servers)
+    no_topic = f"{probe_prefix}topic"
+    answer = _first_answer(ConnectedBrokers(dial, cluster=cluster.name, seconds=SECONDS), servers, no_topic)
     with closing(DescribedConfigs(dial, servers, name="doctor", seconds=SECONDS)) as described:
-        yield from _read(described, answer, cluster)
+        yield from _read(described, answer, cluster, no_topic)
 
 
-def _first_answer(connect: ConnectedBrokers, servers: Sequence[Address]) -> Answer:
+def _first_answer(connect: ConnectedBrokers, servers: Sequence[Address], no_topic: str) -> Answer:
     """Ask each bootstrap server, until one answers."""
     refusals: list[ConnectionRefused] = []
     for address in servers:
         try:
             with closing(connect(address)) as broker:
-                return broker.answer([NO_TOPIC], Micros(monotonic() + int(SECONDS * 1_000_000)))
+                return broker.answer([no_topic], Micros(monotonic() + int(SECONDS * 1_000_000)))
         except ConnectionRefused as refusal:
             refusals.append(refusal)
     raise next((each for each in refusals if isinstance(each, ServiceRefused)), refusals[0])
 
 
-def _read(described: DescribedConfigs, answer: Answer, cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
+def _read(
+    described: DescribedConfigs, answer: Answer, cluster: ClusterSettings, no_topic: str
+) -> Iterator[tuple[Status, str]]:
     view = answer.view
     yield Status.OK, f"visible: {numbered(len(view.brokers), 'broker')} and {numbered(len(view.topics), 'topic')}"
     yield from ((Status.WARNING, sentence) for sentence in _missing(view))
@@ -82,7 +86,7 @@ def _read(described: DescribedConfigs, answer: Answer, cluster: ClusterSettings)
         yield Status.OK, f"min.insync.replicas of {numbered(count, 'topic')} can be read"
     yield from ((Status.OK, f"{one.key} of the brokers is {one.value}") for one in values if not one.topic)
     grantee = grantee_of(cluster.bootstrap_servers, cluster.client)
-    others = others_denied(view) if NO_TOPIC in answer.denied else None
+    others = others_denied(view) if no_topic in answer.denied else None
     for refusal in (others, configs.refusal, configs.broker_refusal):
         if refusal is not None:
             yield Status.WARNING, str(addressed(refusal, grantee))
@@ -147,11 +151,16 @@ def samples(settings: Settings) -> Iterator[tuple[Status, str]]:
         ConfigurationError: a property is wrong.
     """
     (source,) = open_samples(settings, lambda _: None)
+    began = time.monotonic()
     with closing(source):
         counts, refusals = _one_round(source)
     yield from _checkpoints(settings.collect.spark_checkpoints)
     yield from ((Status.OK, f"{what}: {counts[kind]}") for kind, what in _READ.items() if counts[kind])
     yield from ((Status.WARNING, refusal) for refusal in refusals)
+    throttled = {address: peer.throttled_ms / 1_000 for address, peer in source.peers.all().items()}
+    shares = {address: seconds / (time.monotonic() - began) for address, seconds in throttled.items() if seconds}
+    if shares:
+        yield Status.WARNING, throttled_words(shares)
     if not counts and not refusals:
         yield Status.WARNING, f"no broker gave a sample within {SECONDS:g} s"
 

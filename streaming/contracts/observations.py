@@ -125,6 +125,9 @@ CLUSTER_TIMES: Final = {
 }
 """Configured times of all brokers: Kafka's key to the column of ``cluster_state``."""
 
+EXPIRED_CERTIFICATE: Final = "expired.certificate"
+"""No key of Kafka: the listener whose certificate has ended, as the collector sees it; None while there is none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionObserved(Observation):
@@ -245,7 +248,8 @@ class ControllerObserved(Observation):
 class ConfigObserved(Observation):
     """A configuration that matters to replication. ``topic`` "" is the cluster's default; ``value`` None unsets.
 
-    ``key`` is ``MIN_ISR``, of a topic ``DISKLESS``, or of the cluster one of ``CLUSTER_TIMES``.
+    ``key`` is ``MIN_ISR``, of a topic ``DISKLESS``, or of the cluster one of ``CLUSTER_TIMES``, or
+    ``EXPIRED_CERTIFICATE``.
     """
 
     kind: ClassVar[str] = "config"

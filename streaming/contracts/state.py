@@ -147,6 +147,9 @@ class ClusterState(NamedTuple):
     metadata_log_since: Annotated[
         Micros | None, "begin of the metadata log, if it replaced another one: older offsets and epochs mean nothing"
     ] = None
+    expired_certificate: Annotated[
+        str | None, "a listener whose certificate has ended: a node that restarts does not come back; null: none known"
+    ] = None
 
     @property
     def observed(self) -> ObservedTime:
@@ -243,7 +246,8 @@ PARTITION_STATE: Final = state_columns(PartitionState, identity=5)
 BROKER_STATE: Final = state_columns(BrokerState, identity=3)
 _OF_CLUSTER: Final = state_columns(ClusterState, identity=2)
 # Delta adds a new field of a struct behind all others: here a column that is new since the last two.
-CLUSTER_STATE: Final = (*_OF_CLUSTER[:-1], TOPIC_MIN_ISR, DISKLESS_TOPICS, _OF_CLUSTER[-1])
+_LATE: Final = 2  # fields of a cluster that are younger than the columns beside them
+CLUSTER_STATE: Final = (*_OF_CLUSTER[:-_LATE], TOPIC_MIN_ISR, DISKLESS_TOPICS, *_OF_CLUSTER[-_LATE:])
 SOURCE_STATE: Final = state_columns(SourceState, identity=4)
 SOURCE_LAG: Final = state_columns(SourceLag)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from streaming.errors import ConnectionRefused
@@ -215,6 +216,53 @@ class MissingPermissions:
             if sentence not in self._raised:
                 self._raised.add(sentence)
                 raise addressed(each, self._grantee)
+
+
+# Names that are asked for on purpose, to see whether others may be hidden. A broker logs each one that it denies.
+
+
+PROBE_PREFIX: Final = "__isrwatch_no_"
+"""Of the names, unless ``collect.probe_prefix`` says another one; they end with what they name."""
+MOST_REFUSALS: Final = 10
+SELDOM_MICROS: Final = 3_600_000_000
+
+
+class Probe:
+    """One name that may be denied: after ten refusals it is asked for once per hour, or when permissions change.
+
+    Thread-safe. Times are monotonic microseconds.
+
+    Attributes:
+        name: of a topic, a group, or a transactional id.
+        is_denied: the last answer.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.is_denied = name, False
+        self._refusals, self._due = 0, 0
+        self._lock = Lock()
+
+    def take_due(self, now: int) -> bool:
+        """Return whether it is to be asked for now."""
+        with self._lock:
+            if self._refusals < MOST_REFUSALS:
+                return True
+            is_due = now >= self._due
+            if is_due:
+                self._due = now + SELDOM_MICROS
+            return is_due
+
+    def note(self, now: int, *, is_denied: bool) -> None:
+        """Note an answer."""
+        with self._lock:
+            self.is_denied = is_denied
+            self._refusals = self._refusals + 1 if is_denied else 0
+            if self._refusals == MOST_REFUSALS:
+                self._due = now + SELDOM_MICROS
+
+    def expire(self) -> None:
+        """Ask for it at the next opportunity: another answer about permissions has changed."""
+        self._due = 0
 
 
 def unanswered(servers: str, reason: object) -> ConnectionRefused:

@@ -16,7 +16,13 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
-from streaming.contracts.observations import ControllerObserved, Observation
+from streaming.contracts.observations import (
+    EXPIRED_CERTIFICATE,
+    ConfigObserved,
+    ConfigOrigin,
+    ControllerObserved,
+    Observation,
+)
 from streaming.sources.metadata_log.image import ClusterImage
 from tests.changes.conftest import Story, state_after
 from tests.changes.restart_oracle import judge
@@ -220,6 +226,24 @@ def test_a_vote_in_the_controller_quorum_counts(
     assert words in each[1].restart_reason
     is_voter = None if voters is None else 1 in voters
     assert each[1].is_quorum_voter is is_voter
+
+
+def test_while_a_certificate_of_a_listener_has_ended_no_broker_is_restarted(story: Story) -> None:
+    """All are up and in sync, because connections that are open go on; one that restarts would not come back."""
+
+    def ended(value: str | None) -> ConfigObserved:
+        seen = {**story.beside("listeners:a"), "topic": "", "key": EXPIRED_CERTIFICATE, "value": value}
+        return ConfigObserved(**seen, origin=ConfigOrigin.DESCRIBE)
+
+    story.config("1")
+    story.snapshot()
+    where = "listener REPLICATION of broker 3 at b:9093"
+    assert advice([*story.seen, ended(where)]) == ({1: False, 2: False, 3: False}, [])
+    assert advised([*story.seen, ended(where)])[1].restart_reason.startswith(
+        f"the certificate of {where} has ended: renew it first, a node that restarts does not come back"
+    )
+    assert advice([*story.seen, ended(where), ended(None)]) == advice(story.seen)
+    assert advice([*story.seen, ended(None)])[0] == {1: True, 2: True, 3: True}
 
 
 def test_the_newest_report_of_the_voters_counts_and_an_old_one_says_nothing_of_who_has_caught_up(story: Story) -> None:

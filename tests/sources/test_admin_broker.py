@@ -196,7 +196,7 @@ def test_a_page_that_does_not_come_in_time_ends_the_connection_and_leaves_the_vi
     view = ask(broker, seconds=0).view
     assert not view.has_elr
     assert described(cluster) == []
-    with pytest.raises(ConnectionRefused, match="closed the connection"):
+    with pytest.raises(ConnectionRefused, match="the connection is closed"):
         ask(broker)
 
 

@@ -6,7 +6,8 @@ broker is down. A partition that is so already counts for each of its brokers: t
 
 Some losses no order avoids, because the configuration makes them: a partition with one replica, or with as many
 replicas as its min ISR; a controller quorum of one or two voters. They make a broker unsafe, but keep no broker out of
-the order. The advice changes with every change of the counts, so it is asked for again before each restart.
+the order. While the certificate of a listener has ended, no broker is restarted. The advice changes with every change
+of the counts, so it is asked for again before each restart.
 """
 
 from __future__ import annotations
@@ -151,6 +152,8 @@ class _Stop:
             return None
         lost = ("offline_partitions", "under_min_isr_partitions", stop_effects.WOULD_GO_UNDER_MIN_ISR)
         quorum = keeps_quorum({self.broker.broker}, cluster)
+        if cluster.expired_certificate is not None:
+            return False
         if self.goes_offline(up) or quorum is False or any(self.names.get(name) for name in lost):
             return False
         return None if self.names.get(stop_effects.UNKNOWN_MIN_ISR) or quorum is None else True
@@ -193,6 +196,7 @@ class _Stop:
             is_voter=cluster.quorum_voters is not None and self.broker.broker in cluster.quorum_voters,
             keeps_quorum=keeps_quorum({self.broker.broker}, cluster),
             is_quorum_unavoidable=is_quorum_unavoidable(self.broker.broker, cluster),
+            expired_certificate=cluster.expired_certificate,
         )
 
 
@@ -208,7 +212,7 @@ def _order(stops: dict[BrokerId, _Stop], cluster: ClusterState, among: AbstractS
     broker that is free now ends with as many as any order can have.
     """
     order: dict[BrokerId, int] = {}
-    if not _is_observed(cluster):
+    if not _is_observed(cluster) or cluster.expired_certificate is not None:
         return order
 
     def rank(stop: _Stop) -> tuple[bool, int, int, int]:
@@ -300,6 +304,7 @@ class Obstacles(NamedTuple):
         is_voter: whether the broker is one.
         keeps_quorum: whether the others are a majority, None while unknown.
         is_quorum_unavoidable: whether they never are, by configuration.
+        expired_certificate: a listener whose certificate has ended.
     """
 
     is_known: bool
@@ -319,6 +324,7 @@ class Obstacles(NamedTuple):
     is_voter: bool
     keeps_quorum: bool | None
     is_quorum_unavoidable: bool
+    expired_certificate: str | None = None
 
 
 def reason(obstacles: Obstacles) -> str:
@@ -337,6 +343,11 @@ def reason(obstacles: Obstacles) -> str:
 
 def _forbidding(obstacles: Obstacles) -> Iterator[str]:
     offline, refusing = obstacles.offline_now, obstacles.under_min_isr_now
+    if obstacles.expired_certificate is not None:
+        yield (
+            f"the certificate of {obstacles.expired_certificate} has ended: renew it first, a node that restarts does "
+            "not come back"
+        )
     if offline:
         them = "it" if offline == 1 else "them"
         yield f"{_partitions(offline)} it has a replica of {_is(offline)} offline: bring {them} back first"

@@ -1,4 +1,6 @@
-"""Listeners as a source that observes nothing for the bus: whether each responds is a metric, and a line for the user.
+"""Listeners as a source: whether each responds is a metric, and a line for the user.
+
+For the bus it observes one thing: that the certificate of a listener has ended.
 
 Each round runs in a thread of its own, so that neither a poll nor a stop waits for a node that hangs.
 """
@@ -15,6 +17,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import EXPIRED_CERTIFICATE, ConfigObserved, ConfigOrigin, SourceKind
+from streaming.sources.collector.certificates import CertificateWatch
 from streaming.sources.collector.listeners import Listener, ask_all, dials_of, discover, distinct, own_expiries
 from streaming.sources.collector.metrics import PREFIX
 from streaming.sources.source import Timer, monotonic
@@ -24,8 +28,11 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from streaming.contracts.identifiers import ClusterId
     from streaming.contracts.observations import Observation
+    from streaming.contracts.records import EndPoint
     from streaming.settings import Settings
+    from streaming.sources.collector.certificates import SecuredListener, Shown
     from streaming.sources.protocol.addresses import Peers
 
 REMEMBERED_MICROS: Final = 86_400_000_000  # brokers that are down are not listed
@@ -40,23 +47,31 @@ class ListenerWatch:
         peers: note what connections see.
         report: takes one line when a listener stops responding, and when it responds again.
         listed: lists the listeners of now; one that it no longer lists is still asked for a day.
+        end_points: what nodes have registered in the metadata log; see :class:`certificates.CertificateWatch`.
+        cluster_id: of the cluster, None until it is known.
 
     Attributes:
         answers: of the last round, by listener: why it does not respond, "" if it does. Replaced, never changed.
         metrics: of listeners and connections.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a collector configures
         self,
         settings: Settings,
         peers: Peers,
         *,
         report: Callable[[str], None] = lambda _: None,
         listed: Callable[[], list[Listener]] | None = None,
+        end_points: Callable[[], Mapping[tuple[str, int], tuple[EndPoint, ...]]] = dict,
+        cluster_id: Callable[[], ClusterId | None] = lambda: None,
     ) -> None:
+        self._cluster, self._cluster_id = settings.cluster.name, cluster_id
+        self._reported: tuple[ClusterId, str | None] | None = None
         self.name = f"listeners:{settings.collect.collector_name}"
         self.answers: dict[Listener, str] = {}
-        self.metrics = ConnectionMetrics(settings, lambda: self.answers, peers)
+        self._certificates = CertificateWatch(settings, peers, report, end_points)
+        self._throttling = ThrottleWatch(peers, report)
+        self.metrics = ConnectionMetrics(settings, lambda: self.answers, peers, lambda: self._certificates.shown)
         self._listed = listed or partial(discover, settings, peers)
         self._dials, self._report = dials_of(settings, peers), report
         self._due = Timer(Micros(round(settings.collect.config_interval * 1_000_000)))
@@ -64,14 +79,37 @@ class ListenerWatch:
         self._listed_at: dict[Listener, int] = {}
 
     def poll(self, now: Micros) -> Sequence[Observation]:
-        """Begin a round if one is due and the last has ended; return nothing after half a second."""
-        del now
+        """Begin a round if one is due and the last has ended; return after half a second whether a certificate ended.
+
+        That is reported when it changes, and by a collector that has just started.
+        """
         is_idle = self._round is None or not self._round.is_alive()
         if is_idle and self._due.take_due(monotonic()):
             self._round = threading.Thread(target=self.round, name=self.name, daemon=True)
             self._round.start()
         time.sleep(_WAIT_SECONDS)
-        return []
+        return self._ended(now)
+
+    def _ended(self, now: Micros) -> list[Observation]:
+        cluster_id, ended = self._cluster_id(), self._certificates.ended
+        if cluster_id is None or not self._certificates.is_known or self._reported == (cluster_id, ended):
+            return []
+        self._reported = cluster_id, ended
+        return [
+            ConfigObserved(
+                cluster_id=cluster_id,
+                cluster=self._cluster,
+                source=self.name,
+                source_kind=SourceKind.NONE,
+                occurred_not_before=now,
+                occurred_not_after=now,
+                collected_at=now,
+                topic="",
+                key=EXPIRED_CERTIFICATE,
+                value=ended,
+                origin=ConfigOrigin.DESCRIBE,
+            )
+        ]
 
     def acknowledge(self) -> None:
         """Do nothing: there is no position."""
@@ -82,13 +120,15 @@ class ListenerWatch:
             self._round.join(timeout=_WAIT_SECONDS)
 
     def round(self) -> None:
-        """Ask every listener once."""
+        """Ask every listener once, and look at the certificates of those that isrwatch does not use, too."""
         before, self.answers = self.answers, ask_all(self._current(), self._dials)
         for listener, reason in self.answers.items():
             if reason and not before.get(listener):
                 self._report(f"{listener} does not respond: {reason}")
             elif before.get(listener) and not reason:
                 self._report(f"{listener} responds again")
+        self._certificates.round([listener.address for listener, reason in self.answers.items() if reason])
+        self._throttling.round(monotonic())
 
     def _current(self) -> list[Listener]:
         now = monotonic()
@@ -104,6 +144,7 @@ class ListenerWatch:
 
 
 LISTENER: Final = ("cluster", "role", "node", "address")
+CERTIFICATE: Final = ("cluster", "role", "node", "listener", "address")
 PROPERTY: Final = ("cluster", "property")
 NODE: Final = ("cluster", "node")
 _COUNTERS: Final = {
@@ -111,7 +152,10 @@ _COUNTERS: Final = {
     "sent_bytes": "Bytes of requests.",
     "received_bytes": "Bytes of responses.",
     "errors": "Connections and requests that failed, and logins that were refused.",
+    "throttled_ms": "Seconds for which a node was to read nothing of us, because of a quota (KIP-219).",
 }
+_NAMED: Final = {"throttled_ms": ("throttled_seconds", 1_000)}
+"""Counters of another name and unit than their counts."""
 
 
 class ConnectionMetrics(Collector):
@@ -121,10 +165,17 @@ class ConnectionMetrics(Collector):
         settings: name the collector's own certificates.
         answers: returns of each listener why it does not respond, "" if it does.
         peers: what connections saw of each address.
+        shown: returns what each listener with TLS has shown, also of those that isrwatch does not use.
     """
 
-    def __init__(self, settings: Settings, answers: Callable[[], Mapping[Listener, str]], peers: Peers) -> None:
-        self._settings, self._answers, self._peers = settings, answers, peers
+    def __init__(
+        self,
+        settings: Settings,
+        answers: Callable[[], Mapping[Listener, str]],
+        peers: Peers,
+        shown: Callable[[], Mapping[SecuredListener, Shown]],
+    ) -> None:
+        self._settings, self._answers, self._peers, self._shown = settings, answers, peers, shown
         self._cluster = settings.cluster.name
 
     def collect(self) -> Iterator[Metric]:
@@ -132,11 +183,6 @@ class ConnectionMetrics(Collector):
         up = GaugeMetricFamily(
             f"{PREFIX}listener_up",
             "1 if a listener responded when it was last asked; the log has the reason.",
-            labels=LISTENER,
-        )
-        expiry = GaugeMetricFamily(
-            f"{PREFIX}listener_certificate_expiry_timestamp_seconds",
-            "When the certificate that a listener showed last expires, since 1970.",
             labels=LISTENER,
         )
         own = GaugeMetricFamily(
@@ -147,12 +193,34 @@ class ConnectionMetrics(Collector):
         for listener, reason in self._answers().items():
             labels = [self._cluster, listener.role, listener.node, str(listener.address)]
             up.add_metric(labels, float(not reason))
-            expires_at = self._peers.at(listener.address).certificate_expires_at
-            if expires_at is not None:
-                expiry.add_metric(labels, expires_at)
         for key, end in own_expiries(self._settings).items():
             own.add_metric([self._cluster, key], end)
-        yield from (up, expiry, own, *self._counters())
+        yield from (up, *self._certificates(), own, *self._counters())
+
+    def _certificates(self) -> Iterator[Metric]:
+        """Give the certificates of all listeners with TLS: those that nodes have registered, and others we use."""
+        expiry = GaugeMetricFamily(
+            f"{PREFIX}listener_certificate_expiry_timestamp_seconds",
+            "When the first certificate of the chain that a listener showed last expires, since 1970.",
+            labels=CERTIFICATE,
+        )
+        unseen = GaugeMetricFamily(
+            f"{PREFIX}listener_certificate_unseen",
+            "1 if a listener with TLS showed no certificate when it was last asked: until when it holds is not known.",
+            labels=CERTIFICATE,
+        )
+        shown = self._shown()
+        for one, seen in shown.items():
+            labels = [self._cluster, one.role, one.node, one.name, str(one.address)]
+            unseen.add_metric(labels, float(bool(seen.why_unseen)))
+            if seen.ends_at is not None:
+                expiry.add_metric(labels, seen.ends_at)
+        registered = {one.address for one in shown}
+        for listener in self._answers():
+            ends_at = self._peers.at(listener.address).certificate_expires_at
+            if ends_at is not None and listener.address not in registered:
+                expiry.add_metric([self._cluster, listener.role, listener.node, "", str(listener.address)], ends_at)
+        yield from (expiry, unseen)
 
     def _counters(self) -> Iterator[Metric]:
         """Count by node, or by address where no node with this address is known yet."""
@@ -161,7 +229,52 @@ class ConnectionMetrics(Collector):
         for address, peer in self._peers.all().items():
             sums[node_of.get(address, address)].update({name: getattr(peer, name) for name in _COUNTERS})
         for name, meaning in _COUNTERS.items():
-            counter = CounterMetricFamily(f"{PREFIX}connection_{name}", meaning, labels=NODE)
+            named, unit = _NAMED.get(name, (name, 1))
+            counter = CounterMetricFamily(f"{PREFIX}connection_{named}", meaning, labels=NODE)
             for node, counts in sums.items():
-                counter.add_metric([self._cluster, node], counts[name])
+                counter.add_metric([self._cluster, node], counts[name] / unit)
             yield counter
+
+
+# Quotas on isrwatch itself, which make its samples late and say nothing about a broker.
+
+
+THROTTLED_SHARE: Final = 0.01
+_MICROS_PER_MS: Final = 1_000
+
+
+class ThrottleWatch:
+    """Says when nodes begin to throttle isrwatch, and when they have stopped."""
+
+    def __init__(self, peers: Peers, report: Callable[[str], None]) -> None:
+        self._peers, self._report = peers, report
+        self._before: dict[str, int] = {}
+        self._at: Micros | None = None
+        self._throttled: frozenset[str] = frozenset()
+
+    def round(self, now: Micros) -> None:
+        """Compare what was counted since the last round; the first only counts."""
+        counted = {address: peer.throttled_ms for address, peer in self._peers.all().items()}
+        before, self._before = self._before, counted
+        began, self._at = self._at, now
+        if began is None or now <= began:
+            return
+        shares = {
+            address: _MICROS_PER_MS * (millis - before.get(address, 0)) / (now - began)
+            for address, millis in counted.items()
+        }
+        throttled = frozenset(address for address, share in shares.items() if share > THROTTLED_SHARE)
+        if throttled - self._throttled:
+            self._report(throttled_words({address: shares[address] for address in sorted(throttled)}))
+        elif self._throttled and not throttled:
+            self._report("no broker throttles isrwatch any more")
+        self._throttled = throttled
+
+
+def throttled_words(shares: Mapping[str, float]) -> str:
+    """Say who throttles isrwatch, for which share of the time."""
+    who = ", ".join(f"{address} for {min(share, 1.0):.0%} of the time" for address, share in shares.items())
+    return (
+        f"isrwatch is throttled by a quota: {who}; its samples come late, which is not the brokers' fault: raise "
+        "request_percentage of its user or client id isrwatch by kafka-configs --alter --add-config"
+    )

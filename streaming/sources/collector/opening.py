@@ -95,8 +95,9 @@ def open_sources(
     """
     peers = peers or Peers()
     log = open_log(settings, bus, report, peers)
-    watch = ListenerWatch(settings, peers, report=report)
+    end_points = dict if log is None else lambda: log.end_points if log.is_primary else {}
     admin = _admin(settings, bus, report, peers, log)
+    watch = ListenerWatch(settings, peers, report=report, end_points=end_points, cluster_id=lambda: admin.cluster_id)
     metrics = _broker_metrics(settings, admin, append_times)
     if log is None:
         return [admin, watch, *metrics]
@@ -152,6 +153,7 @@ def _admin(
         report=report,
         peers=peers,
         epochs=checkpoint_path(bus, name),
+        probe_prefix=collect.probe_prefix,
     )
 
 

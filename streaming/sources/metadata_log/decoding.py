@@ -17,7 +17,7 @@ from streaming.errors import InvalidObservation
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, INT64, UINT16, ByteReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from streaming.contracts.identifiers import BrokerId
 
@@ -422,7 +422,12 @@ def _register_broker(values: dict[str, Any]) -> records.MetadataRecord:
         log_dirs=values.get("log_dirs") or (),
         host=listeners[0]["host"] if listeners else None,
         port=listeners[0]["port"] if listeners else None,
+        end_points=_end_points(listeners),
     )
+
+
+def _end_points(rows: Iterable[Mapping[str, Any]]) -> tuple[records.EndPoint, ...]:
+    return tuple(records.EndPoint(row["name"], row["host"], row["port"], row["security_protocol"]) for row in rows)
 
 
 def _unregister_broker(values: dict[str, Any]) -> records.MetadataRecord:
@@ -504,6 +509,7 @@ def _register_controller(values: dict[str, Any]) -> records.MetadataRecord:
         controller=values["controller_id"],
         incarnation_id=values["incarnation_id"],
         newest_metadata_version=newest.get(records.METADATA_VERSION),
+        end_points=_end_points(values["end_points"] or ()),
     )
 
 

@@ -25,6 +25,7 @@ from streaming.contracts.observations import (
 from streaming.contracts.records import (
     METADATA_VERSION,
     ClearElr,
+    EndPoint,
     MetadataRecord,
     Partition,
     RecordBatch,
@@ -128,6 +129,14 @@ class ClusterImage:
         """Return a heartbeat of a log that has no new record: all of it is known at a time, and so is its state."""
         self.image_timestamp = self._last_observation_at = max(self.image_timestamp, at)
         return Heartbeat(**self._envelope(collected_at), metadata_offset=self._settled().offset)
+
+    @property
+    def end_points(self) -> dict[tuple[str, int], tuple[EndPoint, ...]]:
+        """The listeners that brokers and controllers have registered, by role and id."""
+        brokers, controllers = list(self._state.brokers.values()), list(self._state.controller_end_points.items())
+        return {("broker", int(each.broker)): each.end_points for each in brokers} | {
+            ("controller", node): points for node, points in controllers
+        }
 
     @property
     def metadata_version(self) -> int | None:

@@ -36,12 +36,14 @@ from streaming.contracts.records import (
     BrokerRegistrationChange,
     ClearElr,
     Config,
+    EndPoint,
     FeatureLevel,
     LeaderChange,
     MetadataRecord,
     Partition,
     PartitionChange,
     RegisterBroker,
+    RegisterController,
     RemoveTopic,
     Topic,
     UndecodableRecord,
@@ -120,6 +122,7 @@ class MetadataState:
         self.configs: dict[tuple[str, str], str] = {}
         self.features: dict[str, int] = {}
         self.controller: LeaderChange | None = None
+        self.controller_end_points: dict[int, tuple[EndPoint, ...]] = {}
         self._ids: dict[str, TopicId] = {}
 
     def shutting_down(self) -> frozenset[BrokerId]:
@@ -232,6 +235,11 @@ class MetadataState:
     def _(self, record: RegisterBroker) -> list[Effect]:
         self.brokers[record.broker] = record
         return [BrokerStep(record)]
+
+    @apply.register
+    def _(self, record: RegisterController) -> list[Effect]:
+        self.controller_end_points[record.controller] = record.end_points
+        return []
 
     @apply.register
     def _(self, record: BrokerRegistrationChange) -> list[Effect]:
@@ -429,6 +437,7 @@ def state_document(state: MetadataState) -> dict[str, Any]:
         "configs": [[topic, key, value] for (topic, key), value in state.configs.items()],
         "features": dict(state.features),
         "controller": None if state.controller is None else asdict(state.controller),
+        "controller_end_points": [[node, *points] for node, points in state.controller_end_points.items()],
     }
 
 
@@ -444,11 +453,14 @@ def state_from_document(document: Mapping[str, Any]) -> MetadataState:
     for partition in _records(Partition, _PARTITION_FIELDS, document["partition_fields"], document["partitions"]):
         state.partitions[partition.topic_id][partition.partition] = partition
     for broker in _records(RegisterBroker, _BROKER_FIELDS, document["broker_fields"], document["brokers"]):
-        state.brokers[broker.broker] = broker
+        end_points = tuple(EndPoint(*each) for each in broker.end_points)  # JSON has lists for them
+        state.brokers[broker.broker] = replace(broker, end_points=end_points)
     state.configs = {(topic, key): value for topic, key, value in document["configs"]}
     state.features = dict(document["features"])
     controller = document["controller"]
     state.controller = None if controller is None else LeaderChange(**controller)
+    rows = document.get("controller_end_points", ())
+    state.controller_end_points = {node: tuple(EndPoint(*each) for each in points) for node, *points in rows}
     return state
 
 

@@ -194,7 +194,7 @@ def fetch(connection: Connection, *, cluster_id: str, leader_epoch: int, snapsho
     data, size = bytearray(), 1
     while len(data) < size:
         request = fetch_snapshot_request(
-            connection.newest(FetchSnapshotRequest.API_KEY, FETCH_SNAPSHOT_NEWEST),
+            connection.required(FetchSnapshotRequest.API_KEY, FETCH_SNAPSHOT_NEWEST, "FetchSnapshot"),
             cluster_id=cluster_id,
             leader_epoch=leader_epoch,
             snapshot=snapshot,

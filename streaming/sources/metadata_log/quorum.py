@@ -132,7 +132,7 @@ def _brokers(connection: Connection) -> dict[int, Address]:
 
 def _metadata(connection: Connection, read: Callable[[Any], T]) -> T:
     """Read something of the metadata, without a topic."""
-    version = connection.newest(MetadataRequest.API_KEY, _METADATA_NEWEST)
+    version = connection.newest(MetadataRequest.API_KEY, _METADATA_NEWEST, "Metadata")
     if version < 0:
         raise ServiceRefused(
             f"{connection.address} is no broker, but a controller: name brokers in cluster.bootstrap_servers"
@@ -143,7 +143,7 @@ def _metadata(connection: Connection, read: Callable[[Any], T]) -> T:
 
 def _quorum(connection: Connection, listener: str | None, grantee: Grantee) -> Quorum:
     """Ask for the quorum; without a listener no addresses are needed, with "" those of any listener."""
-    version = connection.newest(DescribeQuorumRequest.API_KEY, _ENDPOINTS_SINCE)
+    version = connection.newest(DescribeQuorumRequest.API_KEY, _ENDPOINTS_SINCE, "DescribeQuorum")
     if version < 0:
         raise NoMetadataLog(
             f"{connection.address} is of a cluster with ZooKeeper, which has no metadata log: set "

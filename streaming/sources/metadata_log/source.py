@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streaming.contracts.observations import Observation
+    from streaming.contracts.records import EndPoint
     from streaming.sources.metadata_log.quorum import Bootstrap
     from streaming.sources.protocol.connection import Dial
 
@@ -244,6 +245,11 @@ class MetadataLogSource:
     def is_primary(self) -> bool:
         """True if it is whole, and controllers have answered lately; else another source has to take over."""
         return self.is_whole and not self._silence.lasts
+
+    @property
+    def end_points(self) -> dict[tuple[str, int], tuple[EndPoint, ...]]:
+        """The listeners that brokers and controllers have registered, by role and id; of another thread, too."""
+        return self._image.end_points
 
     def take_undecodable(self) -> list[bytes]:
         """Return and drop the records that could not be decoded since the last call, one JSON object each."""

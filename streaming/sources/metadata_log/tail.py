@@ -388,10 +388,9 @@ class Tail:
 
     def _connect(self) -> Connection:
         connection = self._dial(self._controllers.address, response_seconds=_FETCH_SECONDS)
-        if connection.newest(FetchRequest.API_KEY, messages.FETCH_NEWEST) < messages.FETCH_OLDEST:
-            connection.close()
-            raise ServiceRefused(f"{connection.address} is too old: it does not support Fetch {messages.FETCH_OLDEST}")
         self._connection = connection
+        if connection.newest(FetchRequest.API_KEY, messages.FETCH_NEWEST, "Fetch") < messages.FETCH_OLDEST:
+            raise ServiceRefused(f"{connection.address} is too old: it does not support Fetch {messages.FETCH_OLDEST}")
         return connection
 
     def _request(self, connection: Connection, end: LogEnd) -> Any:  # noqa: ANN401 - kafka-python's messages ship no types

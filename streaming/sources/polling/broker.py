@@ -147,7 +147,7 @@ class ConnectedBroker:
         self._connection.close()
 
     def _metadata(self, names: Collection[str] | None, decoder: MetadataDecoder | None = None) -> MetadataAnswer:
-        version = self._connection.newest(MetadataRequest.API_KEY, METADATA_NEWEST)
+        version = self._connection.newest(MetadataRequest.API_KEY, METADATA_NEWEST, "Metadata")
         if version < 0:
             raise ServiceRefused(
                 f"{self.address} is no broker, but a controller: name brokers in cluster.bootstrap_servers"
@@ -370,7 +370,7 @@ def _of_old_partition(part: Any) -> Numbered:  # noqa: ANN401 - as above
 def _header(reader: ByteReader) -> Any:  # noqa: ANN401 - as kafka-python's
     head = SimpleNamespace(correlation_id=reader.number(INT32))
     reader.tags()
-    reader.number(INT32)  # the time for which the request was throttled
+    head.throttle_time_ms = reader.number(INT32)
     return head
 
 

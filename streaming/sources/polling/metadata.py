@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import Micros, synthetic_topic_id
 from streaming.errors import ConnectionRefused
-from streaming.sources.permissions import DESCRIBE_TOPICS, PermissionDenied
+from streaming.sources.permissions import DESCRIBE_TOPICS, PROBE_PREFIX, PermissionDenied, Probe
 from streaming.sources.polling.view import RECHECK_AFTER, ClusterView, Uncertainty, goes_back, may_be_stale
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import ServiceRefused
@@ -30,7 +30,7 @@ _SLOW_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
 _MAX_IN_FLIGHT: Final = 4
 _THREADS: Final = 4 * _MAX_IN_FLIGHT  # a request that was given up ends by its own timeout, which includes connecting
 ELSEWHERE_EVERY: Final = Micros(30_000_000)  # then another broker is asked: one without controllers sees no change
-NO_TOPIC: Final = "__isrwatch_no_topic"
+NO_TOPIC: Final = f"{PROBE_PREFIX}topic"
 """Asked for by name: brokers leave topics that may not be described out of a list, but deny a name, existing or not."""
 
 
@@ -67,9 +67,10 @@ class MetadataRound:
         reassignments: requested after each response.
         name: prefix of the thread names.
         seconds: time limit of a round: whatever is slow, it has a view by then, or fails.
+        probe: the topic that does not exist.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a poller configures
         self,
         connect: BrokerOpener,
         bootstrap: Sequence[Address],
@@ -77,8 +78,12 @@ class MetadataRound:
         *,
         name: str,
         seconds: float,
+        probe: Probe | None = None,
     ) -> None:
         self._connect = connect
+        self._probe = probe or Probe(NO_TOPIC)
+        self._denied: dict[str, Probe] = {}
+        self._unasked: frozenset[str] = frozenset()
         self._bootstrap, self._turns = bootstrap, AddressRotation(bootstrap)
         self._clusters: Future[dict[Address, ClusterId]] | None = None
         self._micros = int(seconds * 1_000_000)
@@ -105,9 +110,13 @@ class MetadataRound:
         """
         if self._in_flight:
             return
-        names = frozenset(() if before is None else before.topics)
-        self._is_elsewhere = self._elsewhere_due.take_due(monotonic())
-        self._listed_before = names | {NO_TOPIC} if self._is_elsewhere else names
+        names, now = frozenset(() if before is None else before.topics), monotonic()
+        self._is_elsewhere = self._elsewhere_due.take_due(now)
+        self._unasked = frozenset(
+            name for name, each in self._denied.items() if name in names and not each.take_due(now)
+        )
+        is_probed = self._is_elsewhere and self._probe.take_due(now)
+        self._listed_before = names - self._unasked | ({self._probe.name} if is_probed else frozenset())
         self._deadline = Micros(monotonic() + self._micros)
         is_other = self._broker is None or self._doubt.needs_recheck or self._is_elsewhere
         connected = None if self._broker is None else self._broker.address
@@ -193,7 +202,7 @@ class MetadataRound:
         if self._clusters is None:
             self._clusters = self._threads.submit(self._clusters_beside, broker.address, view)
         self._note_denied(denied, view)
-        hidden -= {NO_TOPIC}
+        hidden = hidden - {self._probe.name} | self._unasked.difference(view.topics)
         last = before or remembered
         seen = None if last is None else last.without(hidden)
         is_doubtful = goes_back if before is None else self._is_doubtful
@@ -216,10 +225,23 @@ class MetadataRound:
                 raise refusal
 
     def _note_denied(self, denied: frozenset[str], view: ClusterView) -> None:
-        if NO_TOPIC in self._listed_before:
-            self._others_refusal = others_denied(view) if NO_TOPIC in denied else None
-        names = sorted(denied - {NO_TOPIC})
-        self._refusal = PermissionDenied(DESCRIBE_TOPICS, on=f"topic {names[0]}") if names else None
+        now, own = monotonic(), self._probe.name
+        if own in self._listed_before:
+            self._probe.note(now, is_denied=own in denied)
+            self._others_refusal = others_denied(view) if own in denied else None
+        before, asked = self._denied, denied - {own}
+        still = asked | self._unasked.difference(view.topics)
+        self._denied = {name: before.get(name) or Probe(name) for name in still}
+        for name in asked:
+            self._denied[name].note(now, is_denied=True)
+        if before.keys() - still:  # one of them is visible now, or gone: so may others be
+            self.permissions_changed()
+        self._refusal = PermissionDenied(DESCRIBE_TOPICS, on=f"topic {min(still)}") if still else None
+
+    def permissions_changed(self) -> None:
+        """Ask again, at the next opportunity, for what was denied."""
+        for each in (self._probe, *self._denied.values()):
+            each.expire()
 
     def _is_doubtful(self, before: ClusterView, view: ClusterView) -> bool:
         """Return whether a view may be stale, or is of a broker that is asked now and then, and shows any change."""
@@ -270,7 +292,7 @@ class MetadataRound:
 
 
 def others_denied(view: ClusterView) -> PermissionDenied:
-    """Return the refusal of topics that a view may leave out, where ``NO_TOPIC`` is denied."""
+    """Return the refusal of topics that a view may leave out, where one that does not exist is denied."""
     return PermissionDenied(DESCRIBE_TOPICS, on="topics of other names" if view.topics else "")
 
 

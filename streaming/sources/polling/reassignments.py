@@ -120,7 +120,7 @@ def listed(connection: Connection, seconds: float) -> Reassignments:
     Raises:
         ConnectionRefused: the broker does not answer, or cannot say; ``ServiceRefused`` if it never will.
     """
-    version = connection.newest(ListPartitionReassignmentsRequest.API_KEY, _NEWEST)
+    version = connection.newest(ListPartitionReassignmentsRequest.API_KEY, _NEWEST, "ListPartitionReassignments")
     if version < 0:
         # No address: the next round asks another broker, and the same sentence is reported once.
         raise ServiceRefused(

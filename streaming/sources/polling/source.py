@@ -15,7 +15,7 @@ from streaming.contracts.identifiers import NO_LEADER, ClusterId, Micros, TopicI
 from streaming.contracts.observations import Heartbeat, Observation, SnapshotReason, SourceKind
 from streaming.errors import ConnectionRefused, IsrwatchError
 from streaming.sources import checkpoint
-from streaming.sources.permissions import MissingPermissions, addressed, grantee_of, unanswered
+from streaming.sources.permissions import PROBE_PREFIX, MissingPermissions, Probe, addressed, grantee_of, unanswered
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.configs import ConfigsRound, DescribedConfigs
 from streaming.sources.polling.metadata import MetadataRound, TimedView
@@ -69,6 +69,7 @@ class AdminSource:
         request_seconds: timeout of each request, and of a round of metadata polls.
         peers: record what each connection to a node saw.
         epochs: file of the topics and leader epochs that were polled last.
+        probe_prefix: of the topic that does not exist, which is asked for; see ``permissions.Probe``.
 
     Raises:
         ConfigurationError: a property is wrong.
@@ -91,6 +92,7 @@ class AdminSource:
         report: Callable[[str], None] = lambda _: None,
         peers: Peers | None = None,
         epochs: Path | None = None,
+        probe_prefix: str = PROBE_PREFIX,
     ) -> None:
         self.name = name
         self._cluster = cluster
@@ -110,7 +112,9 @@ class AdminSource:
         self._described = DescribedConfigs(dial, servers, name=name, seconds=request_seconds)
         reassignments = ReassignmentsRound(dial, name=name, seconds=request_seconds)
         brokers = ConnectedBrokers(dial, cluster=cluster, seconds=request_seconds)
-        self._metadata = MetadataRound(brokers, servers, reassignments, name=name, seconds=request_seconds)
+        probe = Probe(f"{probe_prefix}topic")
+        self._metadata = MetadataRound(brokers, servers, reassignments, name=name, seconds=request_seconds, probe=probe)
+        self._answers: tuple[str, ...] = ()
         self._last: TimedView | None = None
         self._refusal: ConnectionRefused | None = None
         self._missing = MissingPermissions(self._grantee)
@@ -251,7 +255,12 @@ class AdminSource:
         refusal, self._refusal = self._refusal, None
         if refusal is not None:
             raise addressed(refusal, self._grantee)
-        self._missing.raise_new((*self._metadata.refusals, self._configs.refusal, self._configs.broker_refusal))
+        refusals = (*self._metadata.refusals, self._configs.refusal, self._configs.broker_refusal)
+        others = tuple(str(each) for each in (*refusals[:1], *refusals[2:]))
+        if others != self._answers:
+            self._answers = others
+            self._metadata.permissions_changed()
+        self._missing.raise_new(refusals)
 
     def _wait(self, until: int) -> bool:
         """Wait for a response or for the next due request; return False when the poll has used its time."""

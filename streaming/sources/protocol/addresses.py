@@ -59,7 +59,7 @@ def parse_address(entry: str, key: str) -> Address:
 MAX_PEERS: Final = 2_000
 """More addresses than a cluster has nodes: those of one whose nodes change theirs at each start would grow for ever."""
 
-COUNTS: Final = ("requests", "sent_bytes", "received_bytes", "errors")
+COUNTS: Final = ("requests", "sent_bytes", "received_bytes", "errors", "throttled_ms")
 
 
 @dataclass(slots=True)
@@ -67,11 +67,14 @@ class Peer:
     """One address.
 
     Attributes:
-        certificate_expires_at: of the certificate that it showed last, seconds since 1970; None if it showed none.
+        certificate_expires_at: of the certificates that it showed last the first to end, seconds since 1970; None if
+            it showed none.
         requests: that were sent.
         sent_bytes: of Kafka's protocol, without TLS and TCP.
         received_bytes: the same, of complete responses.
         errors: connections and requests that failed, and logins that were refused.
+        throttled_ms: for how long the node was to read nothing of us, because of a quota, as its responses say.
+        place: of the addresses of its name the one to begin with: that which worked last.
     """
 
     certificate_expires_at: float | None = None
@@ -79,15 +82,15 @@ class Peer:
     sent_bytes: int = 0
     received_bytes: int = 0
     errors: int = 0
+    throttled_ms: int = 0
+    place: str = ""
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def count(self, *, requests: int = 0, sent_bytes: int = 0, received_bytes: int = 0, errors: int = 0) -> None:
-        """Add to the counts; connections of several threads share a peer."""
+    def count(self, **more: int) -> None:
+        """Add to the counts, by name; connections of several threads share a peer."""
         with self._counting:
-            self.requests += requests
-            self.sent_bytes += sent_bytes
-            self.received_bytes += received_bytes
-            self.errors += errors
+            for name, count in more.items():
+                setattr(self, name, getattr(self, name) + count)
 
 
 class Peers:

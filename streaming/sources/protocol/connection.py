@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import queue
 import socket
+import ssl
 import struct
-import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from enum import IntEnum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -24,7 +23,8 @@ from kafka.protocol.sasl import (
 from streaming.errors import ConfigurationError, ConnectionRefused, InvalidObservation
 from streaming.sources.protocol.addresses import Peer, Peers
 from streaming.sources.protocol.primitives import INT32, ByteReader
-from streaming.sources.protocol.tls import expires_at
+from streaming.sources.protocol.sockets import CONNECT_SECONDS, Race, in_one_sentence, resolved
+from streaming.sources.protocol.tls import end_of_chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,7 +71,7 @@ def describe_configs(
     """
     of_resource = DescribeConfigsRequest.DescribeConfigsResource
     request: Any = DescribeConfigsRequest(
-        version=connection.newest(DescribeConfigsRequest.API_KEY, _NEWEST),
+        version=connection.required(DescribeConfigsRequest.API_KEY, _NEWEST, "DescribeConfigs"),
         resources=[
             of_resource(resource_type=int(kind), resource_name=name, configuration_keys=[*keys]) for name in names
         ],
@@ -92,9 +92,11 @@ def _read(response: Any) -> dict[str, ResourceConfig]:  # noqa: ANN401 - kafka-p
 T = TypeVar("T")
 CLIENT_ID: Final = "isrwatch"
 CLUSTER_AUTHORIZATION_FAILED: Final = 31  # Kafka's error code
-CONNECT_SECONDS: Final = 3.0
 RESPONSE_SECONDS: Final = 10.0
+NEVER: Final = float("inf")
 _LEAST_SECONDS: Final = 0.01
+_RENEWED_AFTER: Final = 0.85
+_LEAST_RENEWAL_SECONDS: Final = 1.1
 _MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 _UNREADABLE: Final = (ValueError, LookupError, struct.error, TypeError, AttributeError)
 _ERROR: Final = slice(4, 6)  # behind the correlation id
@@ -109,37 +111,16 @@ class NodeTooOld(ServiceRefused):
     """The node is too old for our requests."""
 
 
-def resolved(address: Address, seconds: float) -> list[Any]:
-    """Resolve a host as ``getaddrinfo`` does, which has no time limit of its own.
-
-    Raises:
-        ConnectionRefused: it has no address, or none is known in time.
-    """
-    answers: queue.SimpleQueue[list[Any] | Exception] = queue.SimpleQueue()
-
-    def resolve() -> None:
-        try:
-            answers.put(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
-        except (OSError, UnicodeError) as error:
-            answers.put(error)
-
-    threading.Thread(target=resolve, name=f"resolve {address.host}", daemon=True).start()
-    try:
-        answer = answers.get(timeout=max(_LEAST_SECONDS, seconds))
-    except queue.Empty:
-        raise ConnectionRefused(f"{address} cannot be reached: its name is not resolved in time") from None
-    if isinstance(answer, Exception):
-        reason = getattr(answer, "strerror", None) or answer
-        raise ConnectionRefused(f"{address} cannot be reached: {reason}")
-    return answer
-
-
 class Connection:
     """An authenticated connection, with the API versions that the node supports.
+
+    Before each request it renews a login whose session ends soon (KIP-368), and connects again where the node has hung
+    up while nothing was asked: neither is an error, and who asks does not notice.
 
     Attributes:
         address: of the node.
         features: the levels of the cluster's features that the node knows, as ``metadata.version``; none of ZooKeeper.
+        muted_until: until when the node reads nothing of this connection, because of a quota (KIP-219); monotonic.
 
     Args:
         address: of the node.
@@ -162,22 +143,40 @@ class Connection:
     ) -> None:
         self.address = address
         self.features: dict[str, int] = {}
-        self._peer = peer or Peer()
-        self._correlation = 0
-        self._response_seconds = response_seconds
+        self.muted_until = 0.0
+        self._security, self._peer = security, peer or Peer()
+        self._correlation, self._is_closed = 0, False
+        self._response_seconds, self._greeted_until = response_seconds, NEVER
+        self._session = NO_SESSION
         with self._counting_errors():
-            self._socket = self._open(security)
-            try:
-                self._versions = self._ask_versions()
-                if security.mechanism is not None:
-                    self._log_in(security)
-            except BaseException:
-                self.close()
-                raise
+            self._open()
 
-    def newest(self, api_key: int, supported: int) -> int:
-        """Return the newest version that both sides support, -1 when the node does not support this request."""
-        return min(supported, self._versions.get(api_key, -1))
+    def newest(self, api_key: int, supported: int, name: str = "") -> int:
+        """Return the newest version that both sides support, -1 when the node does not support this request.
+
+        Nor does it where it supports only versions that are newer than ours: with the request's ``name`` it is refused.
+
+        Raises:
+            ServiceRefused: what has this name is supported in newer versions only.
+        """
+        oldest, newest = self._versions.get(api_key, (0, -1))
+        if oldest > supported and name:
+            raise ServiceRefused(
+                f"{self.address} supports {name} from version {oldest} on, and isrwatch up to {supported}: "
+                "upgrade isrwatch"
+            )
+        return min(supported, newest) if oldest <= supported else -1
+
+    def required(self, api_key: int, supported: int, name: str) -> int:
+        """Return the newest version that both sides support.
+
+        Raises:
+            ServiceRefused: there is none; ``name`` is that of the request.
+        """
+        version = self.newest(api_key, supported, name)
+        if version < 0:
+            raise ServiceRefused(f"{self.address} does not support {name}")
+        return version
 
     def call(self, request: Any, response: Any, read: Callable[[Any], T]) -> T:  # noqa: ANN401 - kafka-python's messages ship no types
         """Send one request and wait for its response, of the class ``response``; all of it within one time limit.
@@ -188,10 +187,15 @@ class Connection:
             read: reads what is needed of it; what fails in it is the fault of the sender.
         """
         with self._counting_errors():
+            if self._is_hung_up():
+                self._reopen()
+            elif self._session.is_due(time.monotonic()):
+                self._renew_session()
             return self._exchange(request, response, read)
 
     def close(self) -> None:
         """Close the socket."""
+        self._is_closed = True
         self._socket.close()
 
     @contextmanager
@@ -205,9 +209,10 @@ class Connection:
     def _exchange(self, request: Any, response: Any, read: Callable[[Any], T]) -> T:  # noqa: ANN401 - as above
         self._correlation += 1
         request.with_header(correlation_id=self._correlation, client_id=CLIENT_ID)
-        until = time.monotonic() + self._response_seconds
+        began = time.monotonic()
+        until = min(max(began, self.muted_until) + self._response_seconds, self._greeted_until)
         try:
-            self._socket.settimeout(self._response_seconds)
+            self._socket.settimeout(max(_LEAST_SECONDS, until - began))
             frame = request.encode(header=True, framed=True)
             self._socket.sendall(frame)
             self._peer.count(requests=1, sent_bytes=len(frame))
@@ -224,55 +229,125 @@ class Connection:
         self._peer.count(received_bytes=_SIZE.size + size)
         return self._decoded(data, request, response, read)
 
-    def _open(self, security: Security) -> socket.socket:
-        until = time.monotonic() + CONNECT_SECONDS
-        plain = self._connected(until)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def _open(self) -> None:
+        """Connect and log in at the first address of the name that lets us do all of it.
+
+        What an address takes for TLS and the login is its own time; a refused login is the last word of all of them.
+        """
+        self.muted_until, self._session = 0.0, NO_SESSION
+        places = resolved(self.address, CONNECT_SECONDS)
+        until = time.monotonic() + 2 * CONNECT_SECONDS
+        with closing(Race(places, first=self._peer.place)) as race:
+            while (found := race.next()) is not None:
+                plain, place = found
+                share = race.share
+                self._greeted_until = NEVER if share is None else time.monotonic() + share
+                try:
+                    self._greet(plain)
+                except ServiceRefused:
+                    raise
+                except ConnectionRefused as refusal:
+                    race.failures[place] = str(refusal)
+                else:
+                    self._greeted_until, self._peer.place = NEVER, str(place)
+                    return
+                if time.monotonic() > until:
+                    break
+            self._peer.place = race.upcoming
+            raise ConnectionRefused(in_one_sentence(self.address, race.failures))
+
+    def _greet(self, plain: socket.socket) -> None:
+        """Secure a connected socket, ask which requests the node supports, and log in."""
+        self._socket = plain
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = self._secured(plain)
+            self._versions = self._ask_versions()
+            if self._security.mechanism is not None:
+                self._log_in(self._security)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _secured(self, plain: socket.socket) -> socket.socket:
+        security = self._security
         if security.tls is None:
             return plain
         try:
-            plain.settimeout(max(_LEAST_SECONDS, until - time.monotonic()))
-            secured = security.tls.context().wrap_socket(plain, server_hostname=self.address.host)
+            context = security.tls.context()
         except ConfigurationError as error:  # a file has changed since the start
-            plain.close()
             raise ServiceRefused(str(error)) from None
+        try:
+            plain.settimeout(max(_LEAST_SECONDS, min(CONNECT_SECONDS, self._greeted_until - time.monotonic())))
+            secured = context.wrap_socket(plain, server_hostname=self.address.host)
+        except TimeoutError:
+            raise ConnectionRefused(f"{self.address} accepts connections, but is silent in the TLS handshake") from None
+        except (ssl.SSLEOFError, ConnectionError):
+            raise ConnectionRefused(
+                f"{self.address} refuses TLS: it closes the connection; check the port, security.protocol and the ssl "
+                f"keys of {security.table}"
+            ) from None
         except OSError as error:
-            plain.close()
             raise ConnectionRefused(
                 f"{self.address} refuses TLS: {error}; check the ssl keys of {security.table}"
             ) from None
-        with suppress(ValueError):
-            self._peer.certificate_expires_at = expires_at(secured.getpeercert(binary_form=True) or b"")
+        self._peer.certificate_expires_at = end_of_chain(secured) or self._peer.certificate_expires_at
         return secured
 
-    def _connected(self, until: float) -> socket.socket:
-        """Connect to the first of the host's addresses that accepts."""
-        failure: OSError = TimeoutError("timed out")
-        for family, kind, protocol, _, address in resolved(self.address, until - time.monotonic()):
-            try:
-                plain = socket.socket(family, kind, protocol)  # fails where the machine has no IPv6
-            except OSError as error:
-                failure = error
-                continue
-            try:
-                plain.settimeout(max(_LEAST_SECONDS, until - time.monotonic()))
-                plain.connect(address)
-            except OSError as error:
-                plain.close()
-                failure = error
+    def _is_hung_up(self) -> bool:
+        """Return whether the node has closed the connection, or sent what nobody asked for, while nothing was asked."""
+        if self._is_closed:
+            raise ConnectionRefused(f"{self.address}: the connection is closed")
+        try:
+            self._socket.settimeout(0)
+            self._socket.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):  # of TLS 1.3 there may be tickets, which are not for us
+            return False
+        except OSError:
+            return True
+        return True
+
+    def _reopen(self) -> None:
+        """Connect again."""
+        self._socket.close()
+        self._open()
+
+    def _renew_session(self) -> None:
+        """Log in again on this connection, which goes on (KIP-368); where that fails, on another one.
+
+        While no new token is to be had, the session is used to its end.
+        """
+        try:
+            self._security.prepare()
+        except ConnectionRefused:
+            if self._session.is_over(time.monotonic()):
+                raise
+            self._session = self._session.later(time.monotonic())
+            return
+        try:
+            if self._session.is_too_short:
+                self._reopen()
             else:
-                return plain
-        raise ConnectionRefused(f"{self.address} cannot be reached: {failure.strerror or failure}")
+                self._log_in(self._security)
+        except ConnectionRefused:
+            self._reopen()
 
     def _decoded(self, data: bytes, request: Any, response: Any, read: Callable[[Any], T]) -> T:  # noqa: ANN401 - as above
         try:
             answer = response.decode(data, version=request.API_VERSION, header=True)
             if answer.header.correlation_id != self._correlation:
                 raise ConnectionRefused(f"{self.address} responded to another request than the one sent")
+            of_answer = getattr(answer, "throttle_time_ms", None)  # as kafka-python has it; ours is in the header
+            self._note_throttle(of_answer or getattr(answer.header, "throttle_time_ms", 0))
             return read(answer)
         except (*_UNREADABLE, AssertionError) as error:  # kafka-python asserts what a response must be
             reason = str(error) or type(error).__name__
             raise ConnectionRefused(f"{self.address} sent a response that cannot be decoded: {reason}") from None
+
+    def _note_throttle(self, millis: int | None) -> None:
+        if millis is not None and millis > 0:
+            self._peer.count(throttled_ms=millis)
+            self.muted_until = time.monotonic() + millis / 1_000
 
     def _receive(self, size: int, until: float) -> bytes:
         data = bytearray(size)
@@ -288,7 +363,7 @@ class Connection:
             filled += received
         return bytes(data)
 
-    def _ask_versions(self) -> dict[int, int]:
+    def _ask_versions(self) -> dict[int, tuple[int, int]]:
         """Ask in the newest way, and in the oldest of Kafka before 2.4, which refuses the newest (KIP-511)."""
         newest = ApiVersionsRequest(version=3, client_software_name=CLIENT_ID, client_software_version="1")
         for request in (newest, ApiVersionsRequest(version=0)):
@@ -309,9 +384,9 @@ class Connection:
                 f"{self.address} does not offer {security.mechanism}; "
                 f"set {security.table} sasl.mechanism to one of {offered}"
             )
-        exchange = security.exchange()
+        exchange, began, answer = security.exchange(), time.monotonic(), None
         while not exchange.is_done():
-            version = self.newest(SaslAuthenticateRequest.API_KEY, 1)
+            version = self.required(SaslAuthenticateRequest.API_KEY, 1, "SaslAuthenticate")
             request = SaslAuthenticateRequest(version=version, auth_bytes=exchange.auth_bytes())
             answer = self._exchange(request, SaslAuthenticateResponse, lambda one: one)
             if answer.error_code:
@@ -320,6 +395,8 @@ class Connection:
                 exchange.receive(answer.auth_bytes)
             except _UNREADABLE as failure:
                 raise self._login_failed(security, str(failure)) from None
+        lifetime = getattr(answer, "session_lifetime_ms", None) or 0
+        self._session = Session.of(began, lifetime / 1_000) if lifetime > 0 else NO_SESSION
 
     def _login_failed(self, security: Security, reason: str | None) -> ServiceRefused:
         return ServiceRefused(
@@ -335,9 +412,38 @@ class _Versions:
         return ApiVersionsResponse.decode(data[: _ERROR.stop] + bytes(4) if any(data[_ERROR]) else data, **how)
 
 
-def _versions_and_features(answer: Any) -> tuple[dict[int, int], dict[str, int]]:  # noqa: ANN401 - as above
+def _versions_and_features(answer: Any) -> tuple[dict[int, tuple[int, int]], dict[str, int]]:  # noqa: ANN401 - as above
     features = {item.name: item.max_version_level for item in answer.finalized_features or ()}
-    return {item.api_key: item.max_version for item in answer.api_keys}, features
+    return {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}, features
+
+
+class Session(NamedTuple):
+    """Until when a login holds, and when it is to be renewed; monotonic seconds."""
+
+    renewed_at: float
+    ends_at: float
+    is_too_short: bool = False
+    """A broker lets nobody log in twice within a second on one connection."""
+
+    @classmethod
+    def of(cls, began: float, seconds: float) -> Session:
+        """Return the session of a login; the broker's clock for it began after ``began``."""
+        return cls(began + _RENEWED_AFTER * seconds, began + seconds, _RENEWED_AFTER * seconds < _LEAST_RENEWAL_SECONDS)
+
+    def is_due(self, now: float) -> bool:
+        """Return whether it is to be renewed."""
+        return now >= self.renewed_at
+
+    def is_over(self, now: float) -> bool:
+        """Return whether it has ended."""
+        return now >= self.ends_at
+
+    def later(self, now: float) -> Session:
+        """Return the same session, to be renewed a little later."""
+        return self._replace(renewed_at=min(self.ends_at, now + _LEAST_RENEWAL_SECONDS))
+
+
+NO_SESSION: Final = Session(NEVER, NEVER)
 
 
 class Dial(Protocol):
@@ -388,7 +494,7 @@ class RawResponse(Generic[T]):
     """Decoder of a response's body; ``decode`` returns the header, of version 1, and the ``value``.
 
     Args:
-        read: reads the body, up to the tagged fields at its end.
+        read: reads the body, behind the time for which the client is throttled, up to the tagged fields at its end.
     """
 
     def __init__(self, read: Callable[[ByteReader], T]) -> None:
@@ -416,6 +522,7 @@ class RawResponse(Generic[T]):
         try:
             head = SimpleNamespace(correlation_id=reader.number(INT32))
             reader.tags()
+            head.throttle_time_ms = reader.number(INT32)
             return SimpleNamespace(header=head, value=self._read(reader))
         except InvalidObservation as error:
             raise ValueError(str(error)) from None

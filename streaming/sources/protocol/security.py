@@ -90,6 +90,15 @@ class Security:
         """The properties that the login comes from."""
         return "sasl.oauthbearer.*" if self.tokens is not None else "sasl.username and sasl.password"
 
+    def prepare(self) -> None:
+        """Get what a login needs before it begins: a token that holds.
+
+        Raises:
+            ConnectionRefused: there is none.
+        """
+        if self.tokens is not None:
+            self.tokens.current()
+
     def exchange(self) -> Any:  # noqa: ANN401 - kafka-python's SaslMechanism ships no types
         """Start a SASL exchange: an object that turns the server's bytes into the next bytes to send."""
         if self.tokens is not None:

@@ -168,6 +168,7 @@ _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE---
 _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0xA0, 0x17, 0x18  # tags
 _VALIDITY: Final = 3  # behind serial number, signature algorithm and issuer
 _LONG: Final = 0x80
+_DER: Final = 2  # OpenSSL's number of the encoding, as _ssl has it
 
 
 def expires_at(der: bytes) -> float:
@@ -188,6 +189,21 @@ def expires_at(der: bytes) -> float:
     elif tag != _GENERALIZED_TIME:
         raise ValueError(f"the end of a certificate's validity has the tag {tag:#x}")
     return float(calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")))
+
+
+def end_of_chain(secured: ssl.SSLSocket) -> float | None:
+    """Return when the first certificate of the chain ends that a server has shown, also where it ended the handshake.
+
+    The leaf, what signs it, and the authority if the server sends it; None if it showed no certificate.
+    """
+    # Python has get_unverified_chain from 3.13 on; before, only the object behind the socket has it.
+    behind = secured._sslobj  # type: ignore[attr-defined] # noqa: SLF001 - as above
+    shown = [] if behind is None else behind.get_unverified_chain() or []
+    ends = []
+    for certificate in shown:
+        with suppress(ValueError):
+            ends.append(expires_at(certificate if isinstance(certificate, bytes) else certificate.public_bytes(_DER)))
+    return min(ends, default=None)
 
 
 def expiries_in(pem: str) -> list[float]:

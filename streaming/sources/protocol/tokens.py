@@ -58,14 +58,22 @@ class Tokens:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def current(self) -> Token:
-        """Return a token that holds for a while.
+        """Return a token that holds for a while; the last one, while it holds and there is no other.
 
         Raises:
             ConnectionRefused: there is none.
         """
         with self._lock:
-            if self._last is None or time.time() >= self._renewed_at:
-                now, self._last = time.time(), self.fetch()
+            now = time.time()
+            if self._last is not None and now < self._renewed_at:
+                return self._last
+            try:
+                self._last = self.fetch()
+            except ConnectionRefused:
+                if self._last is None or now + SECONDS >= self._last.expires_at:
+                    raise
+                self._renewed_at = now + SECONDS
+            else:
                 self._renewed_at = now + _USED_FOR * (self._last.expires_at - now)
             return self._last
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streaming.contracts.samples import LogDirectoryObserved
 from streaming.sources.permissions import DESCRIBE_CLUSTER, PermissionDenied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, RawRequest, RawResponse
-from streaming.sources.protocol.primitives import INT16, INT32, INT64
+from streaming.sources.protocol.primitives import INT16, INT64
 from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import Timer
 
@@ -66,7 +66,7 @@ def describe_directories(connection: Connection) -> tuple[Directory, ...]:
         ConnectionRefused: it does not respond.
         PermissionDenied: it may not be asked.
     """
-    version = connection.newest(API_KEY, NEWEST)
+    version = connection.newest(API_KEY, NEWEST, "DescribeLogDirs")
     if version < OLDEST:
         return ()
     request = RawRequest(API_KEY, version, _EVERY_TOPIC)
@@ -143,7 +143,6 @@ class DirectoriesKind:
 
 
 def _read(reader: ByteReader, version: int) -> tuple[int, tuple[Directory, ...]]:
-    reader.number(INT32)  # the time for which the request was throttled
     error = reader.number(INT16) if version >= _ERROR_OF_ALL_SINCE else 0
     return error, reader.array(lambda: _directory(reader, version)) or ()
 

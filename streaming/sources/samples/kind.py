@@ -7,7 +7,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from streaming.contracts.identifiers import Micros
 from streaming.errors import ConnectionRefused
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.observations import Observation
+    from streaming.sources.permissions import Probe
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.addresses import Address
     from streaming.sources.protocol.connection import Connection, Dial
@@ -187,6 +188,13 @@ if TYPE_CHECKING:
 
 
 NEVER: Final = Micros(1 << 62)
+
+
+@runtime_checkable
+class ProbingKind(Protocol):
+    """A kind of sample that asks for a name on purpose, because others may be hidden."""
+
+    probe: Probe
 
 
 class AnswerContent(NamedTuple):

@@ -125,7 +125,7 @@ def list_offsets(connection: Connection, spec: OffsetSpec, partitions: Partition
     Raises:
         ConnectionRefused: it does not respond.
     """
-    version = connection.newest(API_KEY, NEWEST)
+    version = connection.required(API_KEY, NEWEST, "ListOffsets")
     if version < OLDEST:
         return _of_old_broker(connection, spec, partitions, version)
     return RawResponse(_read).value_of(connection, RawRequest(API_KEY, version, _body(spec, partitions)))
@@ -142,7 +142,6 @@ def _body(spec: OffsetSpec, partitions: PartitionsByTopic) -> bytes:
 
 
 def _read(reader: ByteReader) -> ListedOffsets:
-    reader.number(INT32)  # the time for which the request was throttled
     return _listed(dict(reader.array(lambda: _topic(reader)) or ()))
 
 

@@ -37,7 +37,7 @@ def describe_quorum(connection: Connection) -> Quorum | None:
         ConnectionRefused: it does not respond.
         PermissionDenied: it may not be asked.
     """
-    version = connection.newest(DescribeQuorumRequest.API_KEY, _NEWEST)
+    version = connection.newest(DescribeQuorumRequest.API_KEY, _NEWEST, "DescribeQuorum")
     if version < 0:
         return None
     quorum = connection.call(describe_quorum_request(version), DescribeQuorumResponse, read_quorum)

@@ -14,7 +14,7 @@ from streaming.contracts.identifiers import NO_BROKER, BrokerId, Micros
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.name_patterns import NamePatterns
-from streaming.sources.permissions import ANYBODY, addressed, grantee_of
+from streaming.sources.permissions import ANYBODY, PermissionDenied, Probe, addressed, grantee_of
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.metadata import AddressRotation
 from streaming.sources.protocol.addresses import Address, Peers, parse_servers
@@ -23,7 +23,7 @@ from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups.groups import GroupsKind
 from streaming.sources.samples.groups.spark import SparkGroupsKind
-from streaming.sources.samples.kind import BrokerCalls
+from streaming.sources.samples.kind import BrokerCalls, ProbingKind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.quorum import QuorumKind
 from streaming.sources.samples.settings import SettingsKind
@@ -189,7 +189,16 @@ class SamplesSource:
         sentence = str(refusal) if isinstance(refusal, ServiceRefused) else ""
         if sentence and sentence not in self._raised.values():
             self._refusals += [] if refusal is None else [refusal]
+        if isinstance(refusal, PermissionDenied) or (refusal is None and self._raised.get(asked)):
+            self._note_permissions(answer.kind, changed=sentence != self._raised.get(asked, ""))
         self._raised[asked] = sentence
+
+    def _note_permissions(self, kind: str, *, changed: bool) -> None:
+        """Ask for the names again that others were denied, when the answer to something else has changed."""
+        if changed:
+            for other in self._kinds:
+                if isinstance(other, ProbingKind) and kind not in other.names:
+                    other.probe.expire()
 
     def _later(self, now: Micros) -> Micros:
         """Return the time, later than that of the last answer even if the clock was set back since."""
@@ -268,14 +277,18 @@ def kinds_of(
     """Create what is asked for, in this order: see ``SpeedKind``; then directories, for the sizes of logs."""
     directories = DirectoriesKind(_micros(collect.directories_interval))
     offsets = OffsetsKind(_micros(collect.offsets_interval), directories)
-    groups = GroupsKind(_micros(collect.groups_interval), offsets, NamePatterns(collect.groups))
+    groups = GroupsKind(
+        _micros(collect.groups_interval), offsets, NamePatterns(collect.groups), Probe(f"{collect.probe_prefix}group")
+    )
     kinds: list[Kind] = [
         SpeedKind(_micros(max(collect.offsets_interval, LEAST_SPEED_SECONDS)), offsets, append_times),
         directories,
         offsets,
         groups,
         QuorumKind(_micros(collect.quorum_interval)),
-        TransactionsKind(_micros(collect.transactions_interval), offsets.held),
+        TransactionsKind(
+            _micros(collect.transactions_interval), offsets.held, probe=Probe(f"{collect.probe_prefix}transaction")
+        ),
         SettingsKind(_micros(collect.config_interval)),
     ]
     if collect.spark_checkpoints:

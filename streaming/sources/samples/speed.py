@@ -11,6 +11,7 @@ How long a broker takes to append to its log is not seen so; where its agent is 
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -19,7 +20,7 @@ from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
 from streaming.contracts.sample_blocks import speeds_in_block
 from streaming.contracts.samples import BrokerSpeedObserved
 from streaming.sources.samples.kind import AnswerContent
-from streaming.sources.samples.offsets import HIGH_WATERMARK, list_offsets
+from streaming.sources.samples.offsets import API_KEY, HIGH_WATERMARK, NEWEST, list_offsets
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -34,17 +35,31 @@ if TYPE_CHECKING:
 KIND: Final = "speed"
 REQUESTS: Final = 5
 """Requests of one round; a broker that takes longer than until the next one is asked less often."""
+_LONGEST_MUTED_SECONDS: Final = 2.0  # by default a request quota keeps a connection for a second at most
+_MARGIN_SECONDS: Final = 0.05  # until a broker reads again
+_ANSWERS_FIRST_SINCE: Final = 3  # older brokers hold back the response instead (KIP-219)
 
 
-def response_micros(connection: Connection) -> int:
-    """Return how long a broker takes to respond.
+def response_micros(connection: Connection) -> int | None:
+    """Return how long a broker takes to respond; None where it does not show that.
+
+    It does not while a quota keeps it from reading what we send (KIP-219). That is waited for, unless it takes long.
 
     Raises:
-        ConnectionRefused: it does not.
+        ConnectionRefused: it does not respond.
     """
+    muted = connection.muted_until - time.monotonic()
+    if muted > _LONGEST_MUTED_SECONDS:
+        return None
+    if muted > 0:
+        time.sleep(muted + _MARGIN_SECONDS)
     began = monotonic()
     list_offsets(connection, HIGH_WATERMARK, {})
-    return monotonic() - began
+    micros = monotonic() - began
+    is_held_back = (
+        connection.newest(API_KEY, NEWEST) < _ANSWERS_FIRST_SINCE and connection.muted_until > time.monotonic()
+    )
+    return None if is_held_back else micros
 
 
 class _Round(NamedTuple):
@@ -93,8 +108,8 @@ class SpeedKind:
             ask(KIND, broker, response_micros)
 
     def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:  # noqa: ARG002 - the interface
-        """Note the time; return the last round if it is over and not returned yet, without who did not respond."""
-        if answer.refusal is None:
+        """Note the time; return the last round if it is over and not returned yet, without who showed no time."""
+        if answer.refusal is None and answer.value is not None:
             self._times.setdefault(answer.broker, []).append(answer.value)
         ended, self._ended = self._ended, None
         speeds = [] if ended is None else [

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
 from streaming.contracts.sample_blocks import TransactionsReported
 from streaming.contracts.samples import TransactionObserved
-from streaming.sources.permissions import DESCRIBE_TRANSACTIONAL_IDS, READ_TOPICS, PermissionDenied
+from streaming.sources.permissions import DESCRIBE_TRANSACTIONAL_IDS, PROBE_PREFIX, READ_TOPICS, PermissionDenied, Probe
 from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT16, INT32
 from streaming.sources.samples.kind import NEVER, AnswerContent
-from streaming.sources.source import AT_ONCE, Timer
+from streaming.sources.source import AT_ONCE, Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -59,11 +59,15 @@ class TransactionsKind:
         period: microseconds.
         held: the partitions that an open transaction holds.
         held_micros: how long one is before its leader is asked by whom.
+        probe: the transactional id that does not exist.
     """
 
     names: Sequence[str] = (COORDINATORS, PRODUCERS)
 
-    def __init__(self, period: Micros, held: HeldPartitions, *, held_micros: Micros = HELD_MICROS) -> None:
+    def __init__(
+        self, period: Micros, held: HeldPartitions, *, held_micros: Micros = HELD_MICROS, probe: Probe | None = None
+    ) -> None:
+        self.probe = probe or Probe(PROBED)
         self._due, self._held, self._held_micros = Timer(period), held, held_micros
         self._round_micros = min(_ROUND_MICROS, period // 2)
         self._producers_at = NEVER
@@ -84,13 +88,16 @@ class TransactionsKind:
             self._held_long = self._held.for_long(view.topic_ids, self._held_micros)
             self._hanging.retain(self._held_long)
             self._open_before, self._open = self._open, {}
-            self._unanswered = {broker for broker in view.brokers if ask(COORDINATORS, broker, open_transactions)}
+            self._unanswered = {broker for broker in view.brokers if ask(COORDINATORS, broker, self._opened)}
             self._producers_at = Micros(moment + self._round_micros) if self._held_long else NEVER
         elif moment >= self._producers_at:
             self._producers_at = NEVER
             listed = _listed(view, self._open)
             for leader, held in _by_leader(view, self._held_long).items():
                 ask(PRODUCERS, leader, partial(_asked_producers, held, listed))
+
+    def _opened(self, connection: Connection) -> OpenTransactions:
+        return open_transactions(connection, self.probe)
 
     def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:
         """Return the transactions that a broker has open as a coordinator, and those that hang in what it leads."""
@@ -216,7 +223,7 @@ def _names(partitions: Sequence[TopicPartition]) -> tuple[str, ...]:
 
 LIST: Final = 66
 DESCRIBE: Final = 65
-PROBED: Final = "__isrwatch_no_transaction"
+PROBED: Final = f"{PROBE_PREFIX}transaction"
 UNDECIDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 """The states of a transaction that is open, or whose end is not written to all its partitions yet."""
 _DENIED: Final = 53  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -262,8 +269,12 @@ class OpenTransactions(NamedTuple):
     is_denied: bool = False
 
 
-def open_transactions(connection: Connection) -> OpenTransactions:
+def open_transactions(connection: Connection, probe: Probe | None = None) -> OpenTransactions:
     """Ask one coordinator for its open transactions; older than Kafka 3.0 it returns none.
+
+    Args:
+        connection: to the coordinator.
+        probe: the transactional id that does not exist; described when it is due, else denied as it was last.
 
     Raises:
         ConnectionRefused: it does not respond.
@@ -271,11 +282,17 @@ def open_transactions(connection: Connection) -> OpenTransactions:
     if connection.newest(LIST, 0) < 0:
         return OpenTransactions()
     error, listed = RawResponse(_read_listed).value_of(connection, RawRequest(LIST, 0, _LISTED))
-    described = RawResponse(_read_described).value_of(
-        connection, RawRequest(DESCRIBE, 0, compact_array(map(compact_string, (PROBED, *listed))) + b"\0")
-    )
-    is_denied = any(failed == _DENIED for failed, _ in described)
-    errors = {failed for failed, one in described if one.transactional_id != PROBED}
+    probe = probe or Probe(PROBED)
+    is_probed = probe.take_due(monotonic())
+    names = (probe.name, *listed) if is_probed else listed
+    body = compact_array(map(compact_string, names)) + b"\0"
+    described = RawResponse(_read_described).value_of(connection, RawRequest(DESCRIBE, 0, body)) if names else ()
+    if is_probed:
+        own = {failed for failed, one in described if one.transactional_id == probe.name}
+        probe.note(monotonic(), is_denied=_DENIED in own)
+    is_denied = probe.is_denied or any(failed == _DENIED for failed, _ in described)
+    described = [each for each in described if each[1].transactional_id != probe.name]
+    errors = {failed for failed, _ in described}
     return OpenTransactions(
         transactions=tuple(one for failed, one in described if not failed and one.state in UNDECIDED),
         is_listed=not error,
@@ -288,7 +305,6 @@ _LISTED: Final = compact_array(map(compact_string, UNDECIDED)) + compact_array((
 
 
 def _read_listed(reader: ByteReader) -> tuple[int, tuple[str, ...]]:
-    reader.number(INT32)  # the time for which the request was throttled
     error = reader.number(INT16)
     reader.array(reader.string)  # states that it does not know
     return error, reader.array(lambda: _transactional_id(reader)) or ()
@@ -303,7 +319,6 @@ def _transactional_id(reader: ByteReader) -> str:
 
 
 def _read_described(reader: ByteReader) -> Sequence[tuple[int, OpenTransaction]]:
-    reader.number(INT32)  # as above
     return reader.array(lambda: _transaction(reader)) or ()
 
 
@@ -380,7 +395,6 @@ Partition = tuple[int, int, tuple[OpenProducer, ...]]
 
 
 def _read(reader: ByteReader) -> tuple[tuple[str, tuple[Partition, ...]], ...]:
-    reader.number(INT32)  # the time for which the request was throttled
     return reader.array(lambda: _topic(reader)) or ()
 
 

@@ -28,9 +28,11 @@ from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log import quorum as quorum_module
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.protocol import connection as connection_module
+from streaming.sources.protocol import sockets as sockets_module
 from streaming.sources.protocol.addresses import Address, Peers, parse_servers
 from streaming.sources.protocol.connection import Connection, NodeTooOld, ServiceRefused, dialer
 from streaming.sources.protocol.security import IGNORED, USED, Security, from_client
+from streaming.sources.protocol.sockets import Place
 from streaming.sources.protocol.tls import SUPPORTED
 from streaming.sources.protocol.tokens import COMMAND
 from tests.sources.metadata_log.conftest import FIXTURES
@@ -354,7 +356,7 @@ def test_a_node_that_drips_is_given_up_in_time(listener: socket.socket) -> None:
 
 def test_a_name_that_nobody_resolves_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     is_over = threading.Event()
-    monkeypatch.setattr(connection_module.socket, "getaddrinfo", lambda *_, **__: is_over.wait(60))
+    monkeypatch.setattr(sockets_module.socket, "getaddrinfo", lambda *_, **__: is_over.wait(60) and [])
     monkeypatch.setattr(connection_module, "CONNECT_SECONDS", 0.2)
     with pytest.raises(ConnectionRefused, match="kafka:9092 cannot be reached: its name is not resolved in time"):
         Connection(Address("kafka", 9092), Security())
@@ -416,14 +418,14 @@ def test_an_address_of_a_family_that_the_machine_does_not_have_is_passed_over(mo
     """As an IPv6 address is where the kernel has no IPv6: names still resolve to it."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         families = ((1 << 20, ("::1", 1)), (socket.AF_INET, listening.getsockname()))
-        found = [(family, socket.SOCK_STREAM, 0, "", at) for family, at in families]
+        found = [Place(family, socket.SOCK_STREAM, 0, at) for family, at in families]
         monkeypatch.setattr(connection_module, "resolved", lambda *_: found)
 
         def hang_up() -> None:
             listening.accept()[0].close()
 
         threading.Thread(target=hang_up, daemon=True).start()
-        with pytest.raises(ConnectionRefused, match="closed the connection"):
+        with pytest.raises(ConnectionRefused, match=r"::1 fails: Address family .*127\.0\.0\.1 closed the connection"):
             Connection(Address("broker-1", 9092), Security())
     monkeypatch.setattr(connection_module, "resolved", lambda *_: found[:1])
     with pytest.raises(ConnectionRefused, match="cannot be reached: Address family not supported"):

@@ -21,7 +21,7 @@ from streaming.commands.doctor_machine import Status
 from streaming.contracts.identifiers import Micros
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
 from streaming.sources.collector import listener_watch, listeners
-from streaming.sources.collector.listener_watch import ListenerWatch
+from streaming.sources.collector.listener_watch import ListenerWatch, ThrottleWatch
 from streaming.sources.collector.listeners import Listener, Role
 from streaming.sources.protocol.addresses import MAX_PEERS, Address, Peers
 from streaming.sources.protocol.tls import Tls, expires_at, expiries_in
@@ -168,7 +168,10 @@ def test_each_listener_is_up_and_shows_its_certificate_and_a_renewed_one(quorum:
     own = {'client_certificate_expiry_timestamp_seconds{cluster="prod",property="cluster.client ssl.ca.location"}'}
     assert samples(watch) == (
         {f"listener_up{{{labels}}}": 1 for labels in _sorted(of)}
-        | {f"listener_certificate_expiry_timestamp_seconds{{{labels}}}": authority.end(first) for labels in _sorted(of)}
+        | {
+            f"listener_certificate_expiry_timestamp_seconds{{{named(labels)}}}": authority.end(first)
+            for labels in _sorted(of)
+        }
         | dict.fromkeys(own, authority.end(renewed))
     )
 
@@ -177,6 +180,11 @@ def test_each_listener_is_up_and_shows_its_certificate_and_a_renewed_one(quorum:
 
     now = samples(watch)
     assert {end for series, end in now.items() if "certificate" in series} == {authority.end(renewed)}
+
+
+def named(labels: str) -> str:
+    """Return the labels of a listener with those of its certificate: of which it is not known how nodes call it."""
+    return labels.replace(',node="', ',listener="",node="')
 
 
 def _sorted(of: set[str]) -> list[str]:
@@ -200,7 +208,7 @@ def test_a_node_that_is_down_stays_with_its_reason_until_it_responds_again(quoru
     labels = f'address="127.0.0.1:{quorum.nodes[2].port}",cluster="prod",node="7",role="broker"'
     now = samples(watch)
     assert now[f"listener_up{{{labels}}}"] == 0
-    assert now[f"listener_certificate_expiry_timestamp_seconds{{{labels}}}"] == authority.end(pem)
+    assert now[f"listener_certificate_expiry_timestamp_seconds{{{named(labels)}}}"] == authority.end(pem)
     (line,) = (line for line in lines if line.startswith("broker 7"))
     assert f"at 127.0.0.1:{quorum.nodes[2].port} does not respond: 127.0.0.1" in line
     assert "refused" in line
@@ -265,7 +273,7 @@ def test_controllers_are_asked_at_their_own_addresses_with_their_own_table(quoru
     shown = f'address="127.0.0.1:{node.port}",cluster="prod",node="101",role="controller"'
     assert ends == {
         f"client_certificate_expiry_timestamp_seconds{{{own}}}": authority.end(pem),
-        f"listener_certificate_expiry_timestamp_seconds{{{shown}}}": authority.end(pem),
+        f"listener_certificate_expiry_timestamp_seconds{{{named(shown)}}}": authority.end(pem),
     }
 
 
@@ -317,3 +325,20 @@ def test_doctor_names_a_certificate_to_be_renewed(quorum: Any, authority: Author
     found, sentence = next((found, one) for found, one in findings if "cluster.client" in one)
     assert found is status
     assert "cluster.client ssl.certificate.location" in sentence
+
+
+def test_that_nodes_throttle_isrwatch_is_one_line_and_another_when_none_does() -> None:
+    peers, lines = Peers(), list[str]()
+    watch, second = ThrottleWatch(peers, lines.append), 1_000_000
+    one, other = peers.at(Address("b", 1)), peers.at(Address("b", 2))
+    for number, (millis, of_other) in enumerate(
+        [(0, 0), (5, 0), (300, 0), (300, 0), (300, 900), (0, 900), (0, 0), (0, 0)]
+    ):
+        one.count(throttled_ms=millis)
+        other.count(throttled_ms=of_other)
+        watch.round(Micros(number * second))
+    assert [line.partition(";")[0] for line in lines] == [
+        "isrwatch is throttled by a quota: b:1 for 30% of the time",
+        "isrwatch is throttled by a quota: b:1 for 30% of the time, b:2 for 90% of the time",
+        "no broker throttles isrwatch any more",
+    ]

@@ -31,8 +31,10 @@ class Answering:
         self._version = version
         self.sent = b""
 
-    def newest(self, _key: int, supported: int) -> int:
+    def newest(self, _key: int, supported: int, _name: str = "") -> int:
         return min(supported, self._version)
+
+    required = newest
 
     def call(self, request: Any, response: Any, read: Callable[[Any], Any]) -> Any:
         self.sent = as_sent(request)

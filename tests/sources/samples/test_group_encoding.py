@@ -66,8 +66,10 @@ class Coordinator:
         self._versions, self._responses = versions, responses
         self.sent: dict[int, bytes] = {}
 
-    def newest(self, key: int, supported: int) -> int:
+    def newest(self, key: int, supported: int, _name: str = "") -> int:
         return min(supported, self._versions.get(key, -1))
+
+    required = newest
 
     def call(self, request: Any, response: Any, read: Any) -> Any:
         assert request.API_KEY not in self.sent, "one request of each kind"

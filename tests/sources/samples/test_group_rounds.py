@@ -45,7 +45,7 @@ class StandIn:
     def listed(self, _: Any) -> dict[str, DescribedGroup]:
         return {name: DescribedGroup("classic", "Empty") for name in self.groups}
 
-    def described(self, _: Any, groups: Any) -> tuple[Any, tuple[str, ...]]:
+    def described(self, _: Any, groups: Any, _probe: Any) -> tuple[Any, tuple[str, ...]]:
         return groups, ()
 
     def committed(self, _: Any, names: Any) -> tuple[GroupValues, ...]:

@@ -46,8 +46,10 @@ class Versions:
     def __init__(self, version: int) -> None:
         self._version = version
 
-    def newest(self, _key: int, supported: int) -> int:
+    def newest(self, _key: int, supported: int, _name: str = "") -> int:
         return min(supported, self._version)
+
+    required = newest
 
 
 class Asked:
@@ -316,7 +318,7 @@ def answered(asked: Asked, committed: dict[str, Any], denied: tuple[str, ...] = 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "monotonic", lambda: asked.present)
         patch.setattr(module, "list_groups", lambda _: listed)
-        patch.setattr(module, "describe_groups", lambda _, groups: (groups, denied))
+        patch.setattr(module, "describe_groups", lambda _, groups, _probe: (groups, denied))
         patch.setattr(module, "committed_offsets", lambda _, groups: tuple(map(values_of, groups)))
         return work(Versions(9))
 
@@ -353,7 +355,7 @@ def test_a_group_whose_commits_are_not_said_has_no_position_instead_of_one_witho
     values = (GroupValues(0, "read", {}), GroupValues(14, "loading", {}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "list_groups", lambda _: listed)
-        patch.setattr(module, "describe_groups", lambda _, groups: (groups, ()))
+        patch.setattr(module, "describe_groups", lambda _, groups, _probe: (groups, ()))
         patch.setattr(module, "committed_offsets", lambda *_: values)
         patch.setattr(module, "share_offsets", lambda *_: ())
         answer = next(work for kind, _, work in asked.questions if kind == "groups")(Versions(9))

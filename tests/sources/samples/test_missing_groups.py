@@ -103,7 +103,7 @@ class Coordinators:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "monotonic", lambda: Micros(self.now))
             patch.setattr(module, "list_groups", self.listed)
-            patch.setattr(module, "describe_groups", lambda _, groups: (groups, ()))
+            patch.setattr(module, "describe_groups", lambda _, groups, _probe: (groups, ()))
             patch.setattr(module, "committed_offsets", self.committed)
             patch.setattr(listed, "committed_offsets", self.committed)
             is_due = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,9 @@ from streaming.contracts.sample_blocks import BrokerSpeedsObserved
 from streaming.sources.broker_metrics import AppendTimes
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.kind import Kind
-from streaming.sources.samples.offsets import OffsetsKind
+from streaming.sources.samples.offsets import ListedOffsets, OffsetsKind
 from streaming.sources.samples.source import SamplesSource
-from streaming.sources.samples.speed import SpeedKind
+from streaming.sources.samples.speed import SpeedKind, response_micros
 from streaming.sources.source import monotonic
 from tests.blocks import speeds_of
 from tests.plugins.fake_kafka import FakeKafka
@@ -101,3 +102,45 @@ def test_what_agents_say_is_put_beside_what_is_measured(source: SamplesSource, a
     assert {broker: sample.append_micros for broker, sample in samples.items()} == {
         1: None, 2: 7_500, 3: None, 4: None, 5: None
     }  # fmt: skip
+
+
+class Muted:
+    """A connection that a node reads nothing of for so long; then it responds at once, as the quota of KIP-219 has it.
+
+    ``newest`` is that of ListOffsets; below 3 the node holds back the response itself, and says so in it.
+    """
+
+    def __init__(self, seconds: float, newest: int = 7) -> None:
+        self.muted_until, self._newest = time.monotonic() + seconds, newest
+        self.asked = 0
+
+    def required(self, _key: int, supported: int, _name: str) -> int:
+        return min(supported, self._newest)
+
+    def newest(self, _key: int, supported: int) -> int:
+        return min(supported, self._newest)
+
+    def call(self, _request: object, _response: object, _read: object) -> ListedOffsets:
+        self.asked += 1
+        time.sleep(max(0.0, self.muted_until - time.monotonic()))
+        if self._newest < 3:
+            self.muted_until = time.monotonic() + 0.2
+            time.sleep(0.1)
+        return ListedOffsets({})
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.3])
+def test_of_a_muted_connection_the_time_begins_when_the_node_reads_again(seconds: float) -> None:
+    connection: Any = Muted(seconds)
+    micros = response_micros(connection)
+    assert micros is not None
+    assert micros < 100_000
+    assert connection.asked == 1
+
+
+def test_a_connection_that_is_muted_for_long_and_a_response_that_was_held_back_show_no_time() -> None:
+    muted: Any = Muted(10.0)
+    assert response_micros(muted) is None
+    assert muted.asked == 0
+    old: Any = Muted(0.0, newest=2)
+    assert response_micros(old) is None

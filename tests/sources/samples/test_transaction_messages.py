@@ -69,8 +69,10 @@ class Coordinator:
         self.asked: list[bytes] = []
         self.cut = (-1, 0)
 
-    def newest(self, _key: int, supported: int) -> int:
+    def newest(self, _key: int, supported: int, _name: str = "") -> int:
         return supported
+
+    required = newest
 
     def call(self, request: Any, response: Any, read: Any) -> Any:
         response_at, end = self.cut

@@ -18,7 +18,7 @@ from streaming.contracts.sample_blocks import (
 )
 from streaming.errors import InvalidObservation
 from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
-from streaming.sources.protocol.primitives import INT16, INT32, INT64
+from streaming.sources.protocol.primitives import INT16, INT64
 from streaming.sources.source import AT_ONCE, monotonic
 
 if TYPE_CHECKING:
@@ -276,7 +276,6 @@ def share_offsets(connection: Connection, groups: Iterable[str]) -> tuple[ShareV
 
 
 def _read(reader: ByteReader) -> tuple[GroupValues, ...]:
-    reader.number(INT32)  # the time for which the request was throttled
     return reader.array(lambda: _group(reader)) or ()
 
 
@@ -318,7 +317,6 @@ def _partition(reader: ByteReader) -> tuple[int, ...]:
 
 
 def _read_shares(reader: ByteReader) -> tuple[ShareValues, ...]:
-    reader.number(INT32)  # the time for which the request was throttled
     return reader.array(lambda: _share_group(reader)) or ()
 
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.errors import ConnectionRefused, InvalidObservation
+from streaming.sources.permissions import PROBE_PREFIX, Probe
 from streaming.sources.protocol.connection import NodeTooOld, RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, UINT16, ByteReader
+from streaming.sources.source import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 CLASSIC: Final = "classic"
 SHARE: Final = "share"
 STREAMS: Final = "streams"
-NO_GROUP: Final = "__isrwatch_no_group"
+NO_GROUP: Final = f"{PROBE_PREFIX}group"
 """A group that does not exist: where it may not be described, others may be hidden."""
 GROUP_AUTHORIZATION_FAILED: Final = 30
 LIST_GROUPS: Final = 16
@@ -76,7 +78,7 @@ def list_groups(connection: Connection) -> dict[str, DescribedGroup]:
     Raises:
         ConnectionRefused: it does not respond, or is still loading its groups.
     """
-    version = connection.newest(LIST_GROUPS, _LIST_NEWEST)
+    version = connection.newest(LIST_GROUPS, _LIST_NEWEST, "ListGroups")
     if version not in _NO_FILTERS:
         raise NodeTooOld(f"{connection.address} lists its groups as brokers before Kafka 2.6 do: they are not read")
     response: RawResponse[tuple[int, dict[str, DescribedGroup]]] = RawResponse(
@@ -89,9 +91,14 @@ def list_groups(connection: Connection) -> dict[str, DescribedGroup]:
 
 
 def describe_groups(
-    connection: Connection, groups: dict[str, DescribedGroup]
+    connection: Connection, groups: dict[str, DescribedGroup], probe: Probe | None = None
 ) -> tuple[dict[str, DescribedGroup], tuple[str, ...]]:
     """Describe groups at their coordinator: one request per protocol, whatever their number.
+
+    Args:
+        connection: to the coordinator.
+        groups: to describe.
+        probe: is described with them when it is due, else denied as it was last.
 
     Returns:
         The groups; one that has moved or ended meanwhile is as it was. And those that may not be described.
@@ -99,10 +106,14 @@ def describe_groups(
     Raises:
         ConnectionRefused: it does not respond.
     """
-    by_protocol: dict[str, list[str]] = defaultdict(list, {CLASSIC: [NO_GROUP]})
+    probe = probe or Probe(NO_GROUP)
+    by_protocol: dict[str, list[str]] = defaultdict(list)
+    is_probed = probe.take_due(monotonic())
+    if is_probed:
+        by_protocol[CLASSIC].append(probe.name)
     for name, group in groups.items():
         by_protocol[group.protocol].append(name)
-    described, denied = {**groups}, list[str]()
+    described, denied = {**groups}, [] if is_probed or not probe.is_denied else [probe.name]
     for protocol, names in by_protocol.items():
         for one in _described(connection, protocol, names):
             if one.error == GROUP_AUTHORIZATION_FAILED:
@@ -115,6 +126,8 @@ def describe_groups(
                     assignor=one.assignor or None,
                     owners=one.owners,
                 )
+    if is_probed:
+        probe.note(monotonic(), is_denied=probe.name in denied)
     return described, tuple(denied)
 
 
@@ -138,7 +151,6 @@ def _described(connection: Connection, protocol: str, names: Iterable[str]) -> t
 
 
 def _read_list(reader: ByteReader, version: int) -> tuple[int, dict[str, DescribedGroup]]:
-    reader.number(INT32)  # the time for which the request was throttled
     error = reader.number(INT16)
     return error, dict(reader.array(lambda: _listed(reader, version)) or ())
 
@@ -153,7 +165,6 @@ def _listed(reader: ByteReader, version: int) -> tuple[str, DescribedGroup]:
 def _read_described(
     reader: ByteReader, read: Callable[[ByteReader, int], Description], version: int
 ) -> tuple[Description, ...]:
-    reader.number(INT32)  # the time for which the request was throttled
     return reader.array(lambda: read(reader, version)) or ()
 
 

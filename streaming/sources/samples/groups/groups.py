@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import Micros
 from streaming.errors import ConnectionRefused
-from streaming.sources.permissions import DESCRIBE_GROUPS, PermissionDenied
+from streaming.sources.permissions import DESCRIBE_GROUPS, PermissionDenied, Probe
 from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused
 from streaming.sources.samples.groups.blocks import (
     NEWEST,
@@ -69,11 +69,15 @@ class GroupsKind:
         period: microseconds.
         offsets: has read the positions of the partitions.
         is_included: which groups are asked for.
+        probe: the group that does not exist.
     """
 
     names: Sequence[str] = (KIND,)
 
-    def __init__(self, period: Micros, offsets: OffsetsKind, is_included: Callable[[str], bool]) -> None:
+    def __init__(
+        self, period: Micros, offsets: OffsetsKind, is_included: Callable[[str], bool], probe: Probe | None = None
+    ) -> None:
+        self.probe = probe or Probe(NO_GROUP)
         self._due, self._offsets, self._is_included = Timer(period), offsets, is_included
         self._listed = ListedGroups()
         self._coordinators: dict[BrokerId, Coordinator] = {}
@@ -106,7 +110,7 @@ class GroupsKind:
         positions = _Positions(self._offsets.positions(view.topic_ids), self._offsets.positions_asked_at)
         for broker, each in asked:
             piece = each.piece(partial(self._listed.expected, broker))
-            work = partial(_answer, self._is_included, view.topic_ids, positions, piece=piece)
+            work = partial(_answer, self._is_included, view.topic_ids, positions, piece=piece, probe=self.probe)
             if ask(KIND, broker, work) and each.round is not None:
                 each.round.is_asked = True
 
@@ -139,15 +143,14 @@ class GroupsKind:
         is_over = isinstance(refusal, ServiceRefused) or coordinator.round.is_over(monotonic())
         return self._over(coordinator, answer.broker, envelope) if is_over else AnswerContent([])
 
-    @staticmethod
-    def _over(coordinator: Coordinator, broker: BrokerId, envelope: dict[str, Any]) -> AnswerContent:
+    def _over(self, coordinator: Coordinator, broker: BrokerId, envelope: dict[str, Any]) -> AnswerContent:
         """Show a round, and say what it did not reach."""
         own = coordinator.round
         if own is None:
             raise AssertionError(f"no round of broker {broker} is over")
         coordinator.round, coordinator.late = None, [*own.left]
         if not own.left:
-            return AnswerContent(own.shown(broker, envelope), _denied(own.denied))
+            return AnswerContent(own.shown(broker, envelope), _denied(own.denied, self.probe))
         some = about(len(own.left))
         late = ServiceRefused(
             f"broker {broker} did not answer for all of its groups in time: the offsets of about {some} are "
@@ -176,22 +179,23 @@ class _Positions(NamedTuple):
     asked_at: Micros | None
 
 
-def _answer(
+def _answer(  # noqa: PLR0913 - what a question takes along
     is_included: Callable[[str], bool],
     topic_ids: Mapping[str, TopicId],
     positions: _Positions,
     connection: Connection,
     *,
     piece: GroupsPiece,
+    probe: Probe,
 ) -> CoordinatorAnswer:
-    if connection.newest(OFFSET_FETCH, NEWEST) < OLDEST:
+    if connection.newest(OFFSET_FETCH, NEWEST, "OffsetFetch") < OLDEST:
         raise NodeTooOld("the groups of brokers that are older than Kafka 3.0 are not read (KIP-709)")
     groups = piece.groups
     if groups is None:
         groups = {name: group for name, group in list_groups(connection).items() if is_included(name)}
     gone = gone_groups(connection, sorted(piece.expected.difference(groups)))
     now, left = piece.cut(groups)
-    groups, denied = describe_groups(connection, now)
+    groups, denied = describe_groups(connection, now, probe)
     sharing = [name for name, group in groups.items() if group.protocol == SHARE]
     committing = [name for name, group in groups.items() if group.protocol != SHARE]
     read_at = monotonic()
@@ -240,8 +244,8 @@ def _share_offsets(connection: Connection, groups: Sequence[str]) -> tuple[Share
         return ()
 
 
-def _denied(groups: Sequence[str]) -> PermissionDenied | None:
+def _denied(groups: Sequence[str], probe: Probe) -> PermissionDenied | None:
     """Return the permission that was missing; where a group that does not exist is denied, any may be."""
     if not groups:
         return None
-    return PermissionDenied(DESCRIBE_GROUPS, on="" if NO_GROUP in groups else f"group {groups[0]}")
+    return PermissionDenied(DESCRIBE_GROUPS, on="" if probe.name in groups else f"group {groups[0]}")

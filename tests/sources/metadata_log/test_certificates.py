@@ -1,0 +1,273 @@
+"""Certificates of all listeners: whole chains, of listeners that isrwatch does not use, and what it cannot see."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.commands.doctor import CHECKS
+from streaming.commands.doctor_machine import Status
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import EXPIRED_CERTIFICATE
+from streaming.contracts.records import EndPoint, RegisterBroker, RegisterController
+from streaming.settings import ClusterSettings, CollectSettings, Settings
+from streaming.sources.collector import certificates
+from streaming.sources.collector.certificates import NO_RESTART, SecuredListener, hello, registered, secured
+from streaming.sources.collector.listener_watch import ListenerWatch
+from streaming.sources.collector.listeners import Role
+from streaming.sources.metadata_log.image_state import MetadataState, state_document, state_from_document
+from streaming.sources.protocol.addresses import Address, Peers
+from tests.sources.metadata_log.test_listeners import Authority, exposition, settings_for
+
+DAY = 86_400
+
+
+class Chain:
+    """A leaf, an intermediate authority and a root, each with its own days. Nobody verifies who signed them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._authority = Authority(folder)
+
+    def issue(self, *, leaf: int, between: int = 300, root: int = 300) -> ssl.SSLContext:
+        pems = [self._authority.issue(name, each) for name, each in (("l", leaf), ("b", between), ("r", root))]
+        chain = self.folder / "chain.pem"
+        chain.write_text("".join(pem.read_text() for pem in pems))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(chain, pems[0].with_suffix(".key"))
+        return context
+
+
+class Listening:
+    """A listener with TLS and nothing behind it, as one of brokers or controllers is for a stranger."""
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        self.context = context
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.address = Address("127.0.0.1", self.listening.getsockname()[1])
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                plain, _ = self.listening.accept()
+                with suppress(OSError), plain:
+                    if self.context is not None:
+                        self.context.wrap_socket(plain, server_side=True).recv(1)
+                    else:
+                        plain.recv(1)
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Chain:
+    return Chain(tmp_path)
+
+
+@pytest.fixture
+def held() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def listening(held: ExitStack, context: ssl.SSLContext | None) -> Listening:
+    made = Listening(context)
+    held.callback(made.listening.close)
+    return made
+
+
+def days(ends_at: float | None) -> int:
+    assert ends_at is not None
+    return round((ends_at - time.time()) / DAY)
+
+
+@pytest.mark.parametrize("shortest", ["leaf", "between", "root"])
+def test_of_a_chain_the_first_to_end_counts(chain: Chain, held: ExitStack, shortest: str) -> None:
+    context = chain.issue(**({"leaf": 300} | {shortest: 5}))
+    assert days(hello(listening(held, context).address).ends_at) == 5
+
+
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_listener_that_wants_a_certificate_of_ours_has_shown_its_own(
+    chain: Chain, held: ExitStack, newest: ssl.TLSVersion
+) -> None:
+    context = chain.issue(leaf=7)
+    context.maximum_version, context.verify_mode = newest, ssl.CERT_REQUIRED
+    context.load_verify_locations(chain.folder / "r.pem")
+    shown = hello(listening(held, context).address)
+    assert (days(shown.ends_at), shown.why_unseen) == (7, "")
+
+
+def test_what_shows_no_certificate_is_unseen_with_its_reason(held: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "SECONDS", 0.2)
+    plain = listening(held, None)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for address, reason in (
+            (plain.address, "ends the TLS handshake"),
+            (Address("127.0.0.1", silent.getsockname()[1]), "silent in the TLS handshake"),
+            (Address("127.0.0.1", 1), "Connection refused"),
+            (Address("a" * 70 + ".test", 1), "cannot be reached"),
+        ):
+            shown = hello(address)
+            assert shown.ends_at is None
+            assert reason in shown.why_unseen
+
+
+def at(listener: Listening, name: str, protocol: int = 1) -> EndPoint:
+    return EndPoint(name, listener.address.host, listener.address.port, protocol)
+
+
+def test_the_listeners_of_the_log_are_watched_with_name_and_node_and_one_that_is_unreachable_is_unseen(
+    quorum: Any, chain: Chain, held: ExitStack
+) -> None:
+    """Also that of controllers, and the inter-broker one, although isrwatch connects to others, in plain text."""
+    soon = listening(held, chain.issue(leaf=2))
+    later = listening(held, chain.issue(leaf=100))
+    points = {
+        ("broker", 3): (EndPoint("CLIENT", "127.0.0.1", 1, 0), at(soon, "REPLICATION")),
+        ("broker", 4): (EndPoint("REPLICATION", "127.0.0.1", 1, 3),),
+        ("controller", 101): (at(later, "CONTROLLER", 3),),
+    }
+    lines: list[str] = []
+    watch = ListenerWatch(settings_for(quorum), Peers(), report=lines.append, end_points=lambda: points)
+    watch.round()
+    series = [line for line in exposition(watch).splitlines() if line.startswith("isrwatch_collector_listener_cert")]
+    ends = {
+        line.partition("{")[2].rpartition("}")[0]: float(line.rpartition(" ")[2]) for line in series if "exp" in line
+    }
+    assert {labels: days(end) for labels, end in ends.items()} == {
+        f'address="{soon.address}",cluster="prod",listener="REPLICATION",node="3",role="broker"': 2,
+        f'address="{later.address}",cluster="prod",listener="CONTROLLER",node="101",role="controller"': 100,
+    }
+    unseen = [line for line in series if "unseen" in line and line.endswith(" 1.0")]
+    assert len(unseen) == 1
+    assert 'node="4"' in unseen[0]
+    (line,) = lines
+    assert line.startswith("the certificate of listener REPLICATION of broker 4 at 127.0.0.1:1 is unseen, so nobody kn")
+    watch.round()
+    assert lines == [line]
+
+
+def test_the_end_is_reported_once_with_the_advice_and_a_renewed_one_ends_it(
+    quorum: Any, chain: Chain, held: ExitStack
+) -> None:
+    one = listening(held, chain.issue(leaf=-1))
+    lines: list[str] = []
+    points = {("broker", 3): (at(one, "REPLICATION"),)}
+    watch = ListenerWatch(settings_for(quorum), Peers(), report=lines.append, end_points=lambda: points)
+    watch.round()
+    watch.round()
+    (line,) = lines
+    assert f"listener REPLICATION of broker 3 at {one.address} ended on " in line
+    assert line.endswith(NO_RESTART)
+    one.context = chain.issue(leaf=90)
+    watch.round()
+    assert lines[1:] == [f"listener REPLICATION of broker 3 at {one.address} shows a certificate that holds"]
+    one.listening.shutdown(socket.SHUT_RDWR)
+    one.listening.close()
+    watch.round()
+    assert len(lines) == 2  # of a node that restarts, what it showed last
+
+
+def test_that_a_certificate_has_ended_is_observed_once_and_that_it_is_renewed(
+    quorum: Any, chain: Chain, held: ExitStack
+) -> None:
+    one = listening(held, chain.issue(leaf=-1))
+    points = {("broker", 3): (at(one, "REPLICATION"), at(one, "ALSO"))}
+    ids: list[Any] = [None]
+    watch = ListenerWatch(
+        settings_for(quorum), Peers(), report=print, end_points=lambda: points, cluster_id=lambda: ids[0]
+    )
+
+    def observed() -> list[str | None]:
+        seen = [*watch.poll(Micros(5)), *watch.poll(Micros(6))]
+        assert all((each.key, each.topic) == (EXPIRED_CERTIFICATE, "") for each in seen)
+        return [each.value for each in seen]
+
+    assert observed() == []
+    watch.round()
+    assert observed() == []  # of which cluster is not known yet
+    ids[0] = "c1"
+    assert observed() == [f"listener ALSO of broker 3 at {one.address} and 1 more"]
+    one.context = chain.issue(leaf=5)
+    watch.round()
+    assert observed() == [None]
+    assert observed() == []
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (
+            {
+                "advertised.listeners": "CLIENT://h:1,REPLICATION://h:2,IN://[::1]:3",
+                "listener.security.protocol.map": "CONTROLLER:SSL,CLIENT:PLAINTEXT,REPLICATION:SSL,IN:SASL_SSL",
+            },
+            [("REPLICATION", "h", 2), ("IN", "::1", 3)],
+        ),
+        (
+            {
+                "advertised.listeners": "",
+                "listeners": "SSL://h:1,CONTROLLER://h:2,SASL_SSL://:3",  # the last without a host
+                "listener.security.protocol.map": "SSL:SSL,CONTROLLER:SSL,SASL_SSL:SASL_SSL",
+                "controller.listener.names": "CONTROLLER",
+            },
+            [("SSL", "h", 1)],
+        ),
+        ({"advertised.listeners": "SSL://h:1"}, [("SSL", "h", 1)]),  # names that are protocols
+        ({}, []),
+    ],
+)
+def test_the_listeners_of_a_configuration(values: dict[str, str], expected: list[tuple[str, str, int]]) -> None:
+    found = secured({("broker", 1): registered(values)})
+    assert [(one.name, one.address.host, one.address.port) for one in found] == expected
+
+
+def test_end_points_survive_a_checkpoint() -> None:
+    state = MetadataState()
+    points = (EndPoint("A", "h", 1, 0), EndPoint("B", "h", 2, 1))
+    state.apply(RegisterBroker(broker=1, broker_epoch=2, incarnation_id="i", end_points=points))
+    state.apply(RegisterController(controller=101, incarnation_id="i", end_points=points[1:]))
+    again = state_from_document(json.loads(json.dumps(state_document(state))))
+    assert again.brokers == state.brokers
+    assert again.controller_end_points == {101: points[1:]}
+
+
+def test_doctor_names_the_listener_that_ends_and_what_not_to_do(
+    quorum: Any, chain: Chain, held: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = listening(held, chain.issue(leaf=-1))
+    points = {("broker", 3): (at(ended, "REPLICATION"), EndPoint("OTHER", "127.0.0.1", 1, 1))}
+    monkeypatch.setattr(certificates, "configured", lambda *_, **__: certificates.Configured(points, {4: "denied"}))
+    findings = list(CHECKS["listeners"](settings_for(quorum)))
+    problems = [sentence for status, sentence in findings if status is Status.PROBLEM]
+    (problem,) = problems
+    assert problem.startswith(f"the certificate of listener REPLICATION of broker 3 at {ended.address} expired on ")
+    assert problem.endswith(NO_RESTART)
+    warnings = [sentence for status, sentence in findings if status is Status.WARNING]
+    assert any("listener OTHER of broker 3 at 127.0.0.1:1 is unseen" in each for each in warnings)
+    assert any(each.endswith("of broker 4 that others use: denied") for each in warnings)
+
+
+def test_brokers_that_may_not_be_asked_for_their_listeners_are_named_and_not_taken_for_fine(quorum: Any) -> None:
+    """The stand-in has no DescribeConfigs at all."""
+    quorum.brokers = {7: quorum.nodes[1].port}
+    settings = Settings(
+        cluster=ClusterSettings(name="prod", bootstrap_servers=quorum.addresses()), collect=CollectSettings()
+    )
+    found = certificates.configured(settings)
+    assert found.end_points == {}
+    assert "does not support DescribeConfigs" in found.unknown[7]
+
+
+def test_a_secured_listener_is_named_as_people_know_it() -> None:
+    one = SecuredListener(Role.BROKER, "3", "REPLICATION", Address("h", 1))
+    assert str(one) == "listener REPLICATION of broker 3 at h:1"
