@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from streaming.sources.metadata_log.opening import bootstrap_of, controller_addr
 from streaming.sources.permissions import ANYBODY
 from streaming.sources.protocol.addresses import Address, parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
+from streaming.sources.protocol.identity import Role
 from streaming.sources.protocol.security import tls_of, without_login
 from streaming.sources.protocol.tls import Tls
 
@@ -29,14 +29,6 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 3.0
 _AT_ONCE: Final = 16
-
-
-class Role(StrEnum):
-    """Role of a listener; a bootstrap server is one whose address no broker advertises."""
-
-    BROKER = "broker"
-    CONTROLLER = "controller"
-    BOOTSTRAP = "bootstrap"
 
 
 @dataclass(frozen=True, slots=True)
