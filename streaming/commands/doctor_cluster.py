@@ -75,7 +75,7 @@ def _read(described: DescribedConfigs, answer: Answer, cluster: ClusterSettings)
     yield from ((Status.WARNING, sentence) for sentence in _missing(view))
     now = wall_clock()
     configs = ConfigsRound()
-    configs.ask(described.at(view.brokers), view, now, everything=True)
+    configs.ask(described.at(view), view, now, everything=True)
     wait(configs.pending())
     values = [one for one in configs.take(_envelope(view, cluster), now) if isinstance(one, ConfigObserved)]
     if count := sum(value.key == MIN_ISR for value in values):

@@ -178,7 +178,7 @@ class AdminSource:
                 return
             everything = self._everything_due.take_due(moment)
             view = self._last.view
-            self._configs.ask(self._described.at(view.brokers), view, now, everything=everything)
+            self._configs.ask(self._described.at(view), view, now, everything=everything)
 
     def _take(self, now: Micros, skew: int) -> list[Observation]:
         """Return the observations of every response that has arrived."""

@@ -130,8 +130,19 @@ def require(connection: Connection, meant: Node) -> Responder:
     return by
 
 
-def responder(connection: Connection, meant: Node) -> Responder:
-    """Ask which node answers.
+def require_cluster(connection: Connection, cluster_id: str | None) -> None:
+    """Check that a broker is of a cluster, where that is known.
+
+    Raises:
+        WrongNode: it is of another one.
+        ConnectionRefused: it does not respond.
+    """
+    if cluster_id is not None:
+        require(connection, Node(Role.BROKER, None, cluster_id))
+
+
+def responder(connection: Connection, meant: Node, *, known_cluster: str | None = None) -> Responder:
+    """Ask which node answers; ``known_cluster`` is what it has said on this connection of its cluster.
 
     Raises:
         ConnectionRefused: it does not respond.
@@ -141,7 +152,7 @@ def responder(connection: Connection, meant: Node) -> Responder:
     is_accepted = _is_accepted(connection, meant) if is_of_role and role is Role.BROKER else None
     if is_accepted:
         return Responder(True, meant.id, meant.cluster_id, role)
-    cluster_id = _cluster_of(connection, role)
+    cluster_id = known_cluster or _cluster_of(connection, role)
     is_of_cluster = cluster_id is None or cluster_id == meant.cluster_id
     if meant.id is None and is_of_role and is_of_cluster:
         why = "" if cluster_id is not None else "it does not say of which cluster it is"
