@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.contracts.observations import Observation
     from streaming.settings import Settings
+    from streaming.sources.collector.listeners import Listener
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.protocol.addresses import Address
+    from streaming.sources.protocol.identity import Responder
 
 _STYLE: Final = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red", Status.SKIPPED: "dim"}
 
@@ -99,7 +101,15 @@ _DAY_SECONDS: Final = 86_400
 
 def listeners(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Ask each listener of brokers and controllers, and check how long certificates are valid: theirs and our own."""
-    from streaming.sources.collector.listeners import Role, ask_all, dials_of, discover, distinct, own_expiries
+    from streaming.sources.collector.listeners import (
+        Role,
+        ask_all,
+        dials_of,
+        discover,
+        distinct,
+        own_expiries,
+        responders_at,
+    )
     from streaming.sources.protocol.addresses import Peers
 
     peers = Peers()
@@ -108,8 +118,26 @@ def listeners(settings: Settings) -> Iterator[tuple[Status, str]]:
     yield from ((Status.WARNING, f"{listener} does not respond: {reason}") for listener, reason in silent.items())
     if responding := sum(not reason for reason in answers.values()):
         yield Status.OK, f"of brokers and controllers, {numbered(responding, 'listener')} responded"
+    yield from _identities(responders_at((one for one, reason in answers.items() if not reason), settings, peers))
     shown = {str(one): peers.at(one.address).certificate_expires_at for one in answers}
     yield from _certificates({name: end for name, end in shown.items() if end is not None} | own_expiries(settings))
+
+
+def _identities(responders: Mapping[Listener, Responder]) -> Iterator[tuple[Status, str]]:
+    """Name each address that leads to another node, and why that is unknown of others."""
+    from streaming.sources.protocol.identity import DENIED, WrongNode
+
+    wrong = {listener: by for listener, by in responders.items() if by.is_meant is False}
+    yield from ((Status.PROBLEM, str(WrongNode(listener.address, by))) for listener, by in wrong.items())
+    if proven := sum(by.is_meant is True for by in responders.values()):
+        yield (Status.OK, f"of brokers and controllers, {numbered(proven, 'listener')} led to the node that it is of")
+    unknown: dict[str, list[str]] = {}
+    for by in responders.values():
+        if by.is_meant is None:
+            unknown.setdefault(by.why_unknown, []).append(str(by.meant))
+    for why, nodes in unknown.items():
+        status = Status.WARNING if why == DENIED else Status.SKIPPED
+        yield status, f"it is unknown whether the addresses of {', '.join(nodes)} lead to them: {why}"
 
 
 def _certificates(ends: dict[str, float]) -> Iterator[tuple[Status, str]]:

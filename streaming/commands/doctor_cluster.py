@@ -28,6 +28,7 @@ from streaming.sources.polling.metadata import NO_TOPIC, others_denied
 from streaming.sources.polling.reassignments import ReassignmentsRound
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
+from streaming.sources.protocol.identity import WrongNode
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.groups.spark import CheckpointUnreadable, read_checkpoint
 from streaming.sources.samples.source import open_samples
@@ -178,6 +179,8 @@ def _one_round(source: SamplesSource) -> tuple[Counter[type[Observation]], list[
     while time.monotonic() < ends and not (counts and time.monotonic() - last > _QUIET_SECONDS):
         try:
             arrived = source.poll(wall_clock())
+        except WrongNode:  # which the check of listeners names
+            continue
         except ServiceRefused as refusal:
             refusals.append(str(refusal))
             continue

@@ -32,14 +32,14 @@ def test_a_broker_of_kafka_4_4_proves_its_id_without_a_permission_and_in_one_req
     cluster = of_kafka_4_4(fake_kafka())
     cluster.denies_broker_configs = True
     connection, before = connected(cluster), len(cluster.requests)
-    assert responder(connection, ONE) == Responder(True, 1, CLUSTER_ID, Role.BROKER)
+    assert responder(connection, ONE) == Responder(ONE, True, 1, CLUSTER_ID, Role.BROKER)
     assert (cluster.identities, len(cluster.requests)) == ([(1, (CLUSTER_ID, 1))], before)
 
 
 @pytest.mark.parametrize("prepared", [of_kafka_4_4, lambda cluster: cluster])
 def test_another_broker_is_named(fake_kafka: Make, prepared: Callable[[FakeKafka], FakeKafka]) -> None:
     cluster = prepared(fake_kafka())
-    assert responder(connected(cluster, 2), ONE) == Responder(False, 2, CLUSTER_ID, Role.BROKER)
+    assert responder(connected(cluster, 2), ONE) == Responder(ONE, False, 2, CLUSTER_ID, Role.BROKER)
     with pytest.raises(WrongNode, match=rf"the address of broker 1, 127.0.0.1:{cluster.ports[2]}, leads to broker 2, "):
         require(connected(cluster, 2), ONE)
 
@@ -104,7 +104,7 @@ def test_an_id_in_the_answer_counts_where_a_broker_describes_every_other_one(fak
 
 def test_a_controller_is_no_broker(fake_kafka: Make) -> None:
     cluster = fake_kafka()
-    cluster.newest[3] = -1  # Metadata
+    cluster.newest |= {3: -1, 59: 1}  # Metadata, FetchSnapshot
     cluster.ids[1] = 101
     with pytest.raises(WrongNode, match=r"the address of broker 1, .*, leads to controller 101, so"):
         require(connected(cluster), ONE)

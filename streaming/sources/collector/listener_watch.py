@@ -15,8 +15,17 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from streaming.contracts.identifiers import Micros
-from streaming.sources.collector.listeners import Listener, ask_all, dials_of, discover, distinct, own_expiries
+from streaming.sources.collector.listeners import (
+    Listener,
+    ask_all,
+    dials_of,
+    discover,
+    distinct,
+    own_expiries,
+    responders_at,
+)
 from streaming.sources.collector.metrics import PREFIX
+from streaming.sources.protocol.identity import Role, WrongNode
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.settings import Settings
     from streaming.sources.protocol.addresses import Peers
+    from streaming.sources.protocol.identity import Responder
 
 REMEMBERED_MICROS: Final = 86_400_000_000  # brokers that are down are not listed
 _WAIT_SECONDS: Final = 0.5
@@ -43,6 +53,7 @@ class ListenerWatch:
 
     Attributes:
         answers: of the last round, by listener: why it does not respond, "" if it does. Replaced, never changed.
+        responders: by listener who answered there last, as far as it says so. Replaced, never changed.
         metrics: of listeners and connections.
     """
 
@@ -56,7 +67,9 @@ class ListenerWatch:
     ) -> None:
         self.name = f"listeners:{settings.collect.collector_name}"
         self.answers: dict[Listener, str] = {}
-        self.metrics = ConnectionMetrics(settings, lambda: self.answers, peers)
+        self.responders: dict[Listener, Responder] = {}
+        self.metrics = ConnectionMetrics(settings, lambda: self.answers, peers, lambda: self.responders)
+        self._settings, self._peers = settings, peers
         self._listed = listed or partial(discover, settings, peers)
         self._dials, self._report = dials_of(settings, peers), report
         self._due = Timer(Micros(round(settings.collect.config_interval * 1_000_000)))
@@ -86,9 +99,33 @@ class ListenerWatch:
         before, self.answers = self.answers, ask_all(self._current(), self._dials)
         for listener, reason in self.answers.items():
             if reason and not before.get(listener):
-                self._report(f"{listener} does not respond: {reason}")
+                self._report(f"{self._named(listener)} does not respond: {reason}")
             elif before.get(listener) and not reason:
-                self._report(f"{listener} responds again")
+                self._report(f"{self._named(listener)} responds again")
+        self._identify()
+
+    def _identify(self) -> None:
+        """Ask who answers at each listener that responds; of one that does not, nothing new is known.
+
+        Of brokers the samples report it, which are asked earlier.
+        """
+        before, responding = self.responders, [listener for listener, reason in self.answers.items() if not reason]
+        kept = {listener: by for listener, by in before.items() if self.answers.get(listener)}
+        self.responders = {**kept, **responders_at(responding, self._settings, self._peers)}
+        for listener, by in self.responders.items():
+            last = before.get(listener)
+            is_known = by.is_meant is not None and listener.role is Role.CONTROLLER
+            if is_known and by.is_meant != (last is None or last.is_meant is not False):
+                refusal = WrongNode(listener.address, by)
+                leads = f"the address of {by.meant}, {listener.address}, leads to that controller again"
+                self._report(leads if by.is_meant else str(refusal))
+
+    def _named(self, listener: Listener) -> str:
+        """Name a listener, and who answered there if that was another node."""
+        by = self.responders.get(listener)
+        if by is None or by.is_meant is not False:
+            return str(listener)
+        return f"{listener}, where {WrongNode(listener.address, by).who} has answered,"
 
     def _current(self) -> list[Listener]:
         now = monotonic()
@@ -121,17 +158,29 @@ class ConnectionMetrics(Collector):
         settings: name the collector's own certificates.
         answers: returns of each listener why it does not respond, "" if it does.
         peers: what connections saw of each address.
+        responders: returns who answered at listeners.
     """
 
-    def __init__(self, settings: Settings, answers: Callable[[], Mapping[Listener, str]], peers: Peers) -> None:
-        self._settings, self._answers, self._peers = settings, answers, peers
+    def __init__(
+        self,
+        settings: Settings,
+        answers: Callable[[], Mapping[Listener, str]],
+        peers: Peers,
+        responders: Callable[[], Mapping[Listener, Responder]] = dict,
+    ) -> None:
+        self._settings, self._answers, self._peers, self._responders = settings, answers, peers, responders
         self._cluster = settings.cluster.name
 
     def collect(self) -> Iterator[Metric]:
         """Return the metrics of now. A node that does not respond keeps the certificate that it showed last."""
         up = GaugeMetricFamily(
             f"{PREFIX}listener_up",
-            "1 if a listener responded when it was last asked; the log has the reason.",
+            "1 if a listener responded when it was last asked; the log has the reason. None if another node answers.",
+            labels=LISTENER,
+        )
+        wrong = GaugeMetricFamily(
+            f"{PREFIX}listener_wrong_node",
+            "1 if another node than its own answers at a listener, 0 if its own does; none while that is unknown.",
             labels=LISTENER,
         )
         expiry = GaugeMetricFamily(
@@ -144,15 +193,21 @@ class ConnectionMetrics(Collector):
             "When a configured certificate expires, since 1970: of a chain the first, of authorities the last.",
             labels=PROPERTY,
         )
+        responders = self._responders()
         for listener, reason in self._answers().items():
             labels = [self._cluster, listener.role, listener.node, str(listener.address)]
+            is_meant = responders[listener].is_meant if listener in responders else None
+            if is_meant is not None:
+                wrong.add_metric(labels, float(not is_meant))
+            if is_meant is False:
+                continue  # neither its silence nor its certificate is that of the node
             up.add_metric(labels, float(not reason))
             expires_at = self._peers.at(listener.address).certificate_expires_at
             if expires_at is not None:
                 expiry.add_metric(labels, expires_at)
         for key, end in own_expiries(self._settings).items():
             own.add_metric([self._cluster, key], end)
-        yield from (up, expiry, own, *self._counters())
+        yield from (up, wrong, expiry, own, *self._counters())
 
     def _counters(self) -> Iterator[Metric]:
         """Count by node, or by address where no node with this address is known yet."""

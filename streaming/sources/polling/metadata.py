@@ -303,8 +303,9 @@ class OwnCluster:
         self._others += 1
         if address not in advertised and self._answered:
             return several_clusters({**self._answered, address: view.cluster_id})
-        by = Responder(False, view.answered_by if view.answered_by >= 0 else None, view.cluster_id, Role.BROKER)
-        return WrongNode(address, Node(Role.BROKER, None, str(self._id)), by)
+        meant, answered_by = Node(Role.BROKER, None, str(self._id)), view.answered_by
+        by = Responder(meant, False, answered_by if answered_by >= 0 else None, view.cluster_id, Role.BROKER)
+        return WrongNode(address, by)
 
     def end_round(self, failures: Sequence[BaseException]) -> None:
         """Take any cluster next if all who answer are of another one; while some do not answer, only after a while."""

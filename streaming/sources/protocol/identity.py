@@ -51,6 +51,8 @@ _METADATA_WITH_CLUSTER: Final = 2
 _DESCRIBE_CONFIGS_NEWEST: Final = 4
 _DESCRIBE_CLUSTER: Final = 1  # the first version that controllers answer
 _CONTROLLERS: Final = 2  # the kind of node that DescribeCluster is meant for
+_FETCH_SNAPSHOT: Final = 59
+_FETCH_SNAPSHOT_NEWEST: Final = 1
 _OWN_IDS: Final = ("node.id", "broker.id")
 _NOBODY: Final = -1
 _EXPECTED_ID: Final = re.compile(r"\bexpected (\d{1,10})\b")
@@ -82,6 +84,7 @@ class Responder:
     """The node that answers on a connection, as far as it says so.
 
     Attributes:
+        meant: the node that is meant.
         is_meant: True if it is the node that is meant, False if it is another one, None if that is unknown.
         node_id: its id; None if it is unknown.
         cluster_id: of its cluster; None if it does not say.
@@ -89,6 +92,7 @@ class Responder:
         why_unknown: why it is unknown, the end of a sentence.
     """
 
+    meant: Node
     is_meant: bool | None
     node_id: int | None
     cluster_id: str | None
@@ -100,21 +104,18 @@ class WrongNode(ServiceRefused):
     """Another node answers at an address than the one that it stands for; nothing of it is used.
 
     Attributes:
-        node_id: of who answers; None if it is unknown.
+        who: answers, as far as that is known.
     """
 
-    def __init__(self, address: Address, meant: Node, by: Responder) -> None:
-        who = f"another {by.role}" if by.node_id is None or by.node_id == meant.id else f"{by.role} {by.node_id}"
-        if by.cluster_id is not None and by.cluster_id != meant.cluster_id:
-            own = f"{by.role} {by.node_id}" if by.node_id is not None else f"a {by.role}"
-            who = f"{own} of another cluster, {by.cluster_id}"
-        elif by.node_id == meant.id:
-            who = f"a {by.role}"
+    def __init__(self, address: Address, by: Responder) -> None:
+        self.who = f"another {by.role}" if by.node_id is None else f"{by.role} {by.node_id}"
+        if by.cluster_id is not None and by.cluster_id != by.meant.cluster_id:
+            own = f"a {by.role}" if by.node_id is None else self.who
+            self.who = f"{own} of another cluster, {by.cluster_id}"
         super().__init__(
-            f"the address of {meant}, {address}, leads to {who}, so nothing that it answers is recorded: check what "
-            f"{meant} advertises, and the proxies, load balancers and names between it and here"
+            f"the address of {by.meant}, {address}, leads to {self.who}, so nothing that it answers is recorded: check "
+            f"what {by.meant} advertises, and the proxies, load balancers and names between it and here"
         )
-        self.node_id = by.node_id
 
 
 def require(connection: Connection, meant: Node) -> Responder:
@@ -126,7 +127,7 @@ def require(connection: Connection, meant: Node) -> Responder:
     """
     by = responder(connection, meant)
     if by.is_meant is False:
-        raise WrongNode(connection.address, meant, by)
+        raise WrongNode(connection.address, by)
     return by
 
 
@@ -147,20 +148,28 @@ def responder(connection: Connection, meant: Node, *, known_cluster: str | None 
     Raises:
         ConnectionRefused: it does not respond.
     """
-    role = Role.BROKER if connection.newest(MetadataRequest.API_KEY, _METADATA_NEWEST) >= 0 else Role.CONTROLLER
-    is_of_role = (role is Role.CONTROLLER) == (meant.role is Role.CONTROLLER)
+    meant_role = Role.CONTROLLER if meant.role is Role.CONTROLLER else Role.BROKER
+    role = _role_of(connection, meant_role)
+    is_of_role = role is meant_role
     is_accepted = _is_accepted(connection, meant) if is_of_role and role is Role.BROKER else None
     if is_accepted:
-        return Responder(True, meant.id, meant.cluster_id, role)
+        return Responder(meant, True, meant.id, meant.cluster_id, role)
     cluster_id = known_cluster or _cluster_of(connection, role)
     is_of_cluster = cluster_id is None or cluster_id == meant.cluster_id
     if meant.id is None and is_of_role and is_of_cluster:
         why = "" if cluster_id is not None else "it does not say of which cluster it is"
-        return Responder(None if why else True, None, cluster_id, role, why)
+        return Responder(meant, None if why else True, None, cluster_id, role, why)
     node_id, why = _id_of(connection, meant.id)
     if is_of_role and is_of_cluster and is_accepted is None:
-        return Responder(None if node_id is None else node_id == meant.id, node_id, cluster_id, role, why)
-    return Responder(False, node_id, cluster_id, role)
+        return Responder(meant, None if node_id is None else node_id == meant.id, node_id, cluster_id, role, why)
+    return Responder(meant, False, node_id, cluster_id, role)
+
+
+def _role_of(connection: Connection, meant: Role) -> Role:
+    """Return the role of a listener by what only brokers or only controllers are asked; that which is meant if both."""
+    is_broker = connection.newest(MetadataRequest.API_KEY, _METADATA_NEWEST) >= 0
+    is_controller = connection.newest(_FETCH_SNAPSHOT, _FETCH_SNAPSHOT_NEWEST) >= 0
+    return meant if is_broker == is_controller else Role.BROKER if is_broker else Role.CONTROLLER
 
 
 def _is_accepted(connection: Connection, meant: Node) -> bool | None:
