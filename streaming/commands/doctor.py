@@ -26,7 +26,7 @@ from streaming.terminal import Terminal, print_wrapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streaming.contracts.identifiers import BrokerId, ClusterId
+    from streaming.contracts.identifiers import ClusterId
     from streaming.contracts.observations import Observation
     from streaming.settings import Settings
     from streaming.sources.collector.listeners import Listener
@@ -101,16 +101,9 @@ _DAY_SECONDS: Final = 86_400
 
 def listeners(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Ask each listener of brokers and controllers, and check how long certificates are valid: theirs and our own."""
-    from streaming.sources.collector.listeners import (
-        Role,
-        ask_all,
-        dials_of,
-        discover,
-        distinct,
-        own_expiries,
-        responders_at,
-    )
+    from streaming.sources.collector.listeners import ask_all, dials_of, discover, distinct, own_expiries, responders_at
     from streaming.sources.protocol.addresses import Peers
+    from streaming.sources.protocol.identity import Role
 
     peers = Peers()
     answers = ask_all(distinct(discover(settings)), dials_of(settings, peers))
@@ -353,35 +346,10 @@ def _reassignments(settings: Settings) -> Iterator[tuple[Status, str]]:
     return list_reassignments(settings.cluster)
 
 
-def _hosts(settings: Settings) -> dict[BrokerId, str]:
-    from streaming.contracts.identifiers import BrokerId
-    from streaming.sources.collector.listeners import Role, discover
-
-    brokers = (each for each in discover(settings) if each.role is Role.BROKER)
-    return {BrokerId(int(each.node)): each.address.host for each in brokers}
-
-
 def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
-    from http.client import HTTPException
+    from streaming.commands.doctor_agents import broker_metrics
 
-    from streaming.sources.broker_metrics import NO_METRIC, agents_from, client_from, no_response, scrape, without_login
-
-    agents = agents_from(settings.collect.broker_metrics)
-    client = client_from(settings.collect.broker_metrics_client)
-    endpoints = agents.urls(_hosts(settings) if agents.pattern else {})
-    if not endpoints:
-        yield Status.SKIPPED, "no metrics endpoint is configured in collect.broker_metrics"
-    for broker, url in endpoints.items():
-        where = f"{without_login(url)} of broker {broker}"
-        try:
-            metrics = scrape(url, SECONDS, client).own
-        except (OSError, ValueError, HTTPException) as failure:
-            yield Status.WARNING, f"{where} {no_response(failure)}"
-            continue
-        if metrics:
-            yield Status.OK, f"{where} gives {len(metrics)} metrics that are used"
-        else:
-            yield Status.WARNING, f"{where} {NO_METRIC}"
+    return broker_metrics(settings)
 
 
 CHECKS: Final[Mapping[str, Check]] = {

@@ -58,6 +58,17 @@ def poll_once(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
         yield from _read(described, answer, cluster)
 
 
+def view_of(cluster: ClusterSettings) -> ClusterView:
+    """Return what the brokers say of the cluster.
+
+    Raises:
+        ConnectionRefused: no broker answers.
+        ConfigurationError: a property is wrong.
+    """
+    dial, servers = dialer(from_client(cluster.client)), parse_servers(cluster.bootstrap_servers)
+    return _first_answer(ConnectedBrokers(dial, cluster=cluster.name, seconds=SECONDS), servers).view
+
+
 def _first_answer(connect: ConnectedBrokers, servers: Sequence[Address]) -> Answer:
     """Ask each bootstrap server, until one answers."""
     refusals: list[ConnectionRefused] = []

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from streaming.contracts.identifiers import BrokerId
     from streaming.sources.protocol.addresses import Peers
 
 HOUR: Final = Micros(3_600_000_000)
@@ -145,10 +144,9 @@ class AdminSource:
         return None if self._last is None else self._last.view.cluster_id
 
     @property
-    def hosts(self) -> dict[BrokerId, str]:
-        """The host of each broker that was listed last, as its listener advertises it."""
-        brokers = {} if self._last is None else self._last.view.brokers
-        return {broker: host for broker, (host, _) in brokers.items()}
+    def view(self) -> ClusterView | None:
+        """What was polled last; None before that."""
+        return None if self._last is None else self._last.view
 
     def request_full_report(self) -> None:
         """Send a full report with the next poll of the metadata, and every configuration with the next ones."""
