@@ -9,7 +9,7 @@ feed the same cluster image.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerEpoch, BrokerId, Micros, Offset, TopicId
@@ -25,9 +25,20 @@ RESOURCE_TOPIC: Final = 2
 RESOURCE_BROKER: Final = 4
 
 
+class EndPoint(NamedTuple):
+    """A listener of a broker, as it advertises it."""
+
+    listener: str
+    host: str
+    port: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBroker:
-    """A broker process registered; it is born fenced."""
+    """A broker process registered; it is born fenced.
+
+    ``host`` and ``port`` are of one of its ``end_points``: of the listener that is used, where that is known.
+    """
 
     broker: BrokerId
     broker_epoch: BrokerEpoch
@@ -38,6 +49,7 @@ class RegisterBroker:
     log_dirs: tuple[str, ...] = ()
     host: str | None = None
     port: int | None = None
+    end_points: tuple[EndPoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

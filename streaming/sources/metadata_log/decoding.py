@@ -405,7 +405,8 @@ def _read(reader: ByteReader, kind: FieldType) -> Any:  # noqa: ANN401 - any fie
 
 
 def _register_broker(values: dict[str, Any]) -> records.MetadataRecord:
-    listeners = values["end_points"] or ()
+    end_points = [records.EndPoint(each["name"], each["host"], each["port"]) for each in values["end_points"] or ()]
+    listed = min(end_points, default=None)  # they come in any order, and in another one in a snapshot
     return records.RegisterBroker(
         broker=values["broker_id"],
         broker_epoch=values["broker_epoch"],
@@ -414,8 +415,9 @@ def _register_broker(values: dict[str, Any]) -> records.MetadataRecord:
         fenced=values["fenced"],
         in_controlled_shutdown=values.get("in_controlled_shutdown", False),
         log_dirs=values.get("log_dirs") or (),
-        host=listeners[0]["host"] if listeners else None,
-        port=listeners[0]["port"] if listeners else None,
+        host=None if listed is None else listed.host,
+        port=None if listed is None else listed.port,
+        end_points=tuple(sorted(end_points)),
     )
 
 
