@@ -27,11 +27,13 @@ from streaming.terminal import Terminal, print_wrapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streaming.contracts.identifiers import BrokerId, ClusterId
+    from streaming.contracts.identifiers import ClusterId
     from streaming.contracts.observations import Observation
     from streaming.settings import Settings
+    from streaming.sources.collector.listeners import Listener
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.protocol.addresses import Address
+    from streaming.sources.protocol.identity import Responder
 
 _STYLE: Final = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red", Status.SKIPPED: "dim"}
 
@@ -102,8 +104,9 @@ _PATIENCE_SECONDS: Final = 1.0
 def listeners(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Ask each listener of brokers and controllers, and check how long certificates are valid: theirs and our own."""
     from streaming.sources.collector.certificates import configured, in_words, look_at, secured
-    from streaming.sources.collector.listeners import Role, ask_all, dials_of, discover, distinct, own_expiries
+    from streaming.sources.collector.listeners import ask_all, dials_of, discover, distinct, own_expiries, responders_at
     from streaming.sources.protocol.addresses import Peers
+    from streaming.sources.protocol.identity import Role
 
     peers = Peers()
     answers = ask_all(distinct(discover(settings)), dials_of(settings, peers))
@@ -111,6 +114,7 @@ def listeners(settings: Settings) -> Iterator[tuple[Status, str]]:
     yield from ((Status.WARNING, f"{listener} does not respond: {reason}") for listener, reason in silent.items())
     if responding := sum(not reason for reason in answers.values()):
         yield Status.OK, f"of brokers and controllers, {numbered(responding, 'listener')} responded"
+    yield from _identities(responders_at((one for one, reason in answers.items() if not reason), settings, peers))
     ends = {one.address: (str(one), peers.at(one.address).certificate_expires_at) for one in answers}
     silent_addresses = [one.address for one, reason in answers.items() if reason]
     from_nodes, unknown = configured(settings, silent=silent_addresses)
@@ -124,6 +128,23 @@ def listeners(settings: Settings) -> Iterator[tuple[Status, str]]:
     shown = {name: end for name, end in ends.values() if end is not None}
     yield from _certificates(shown, own_expiries(settings))
     yield from _dead_addresses([one.address for one in answers])
+
+
+def _identities(responders: Mapping[Listener, Responder]) -> Iterator[tuple[Status, str]]:
+    """Name each address that leads to another node, and why that is unknown of others."""
+    from streaming.sources.protocol.identity import DENIED, WrongNode
+
+    wrong = {listener: by for listener, by in responders.items() if by.is_meant is False}
+    yield from ((Status.PROBLEM, str(WrongNode(listener.address, by))) for listener, by in wrong.items())
+    if proven := sum(by.is_meant is True for by in responders.values()):
+        yield (Status.OK, f"of brokers and controllers, {numbered(proven, 'listener')} led to the node that it is of")
+    unknown: dict[str, list[str]] = {}
+    for by in responders.values():
+        if by.is_meant is None:
+            unknown.setdefault(by.why_unknown, []).append(str(by.meant))
+    for why, nodes in unknown.items():
+        status = Status.WARNING if why == DENIED else Status.SKIPPED
+        yield status, f"it is unknown whether the addresses of {', '.join(nodes)} lead to them: {why}"
 
 
 def _certificates(of_nodes: dict[str, float], own: dict[str, float]) -> Iterator[tuple[Status, str]]:
@@ -381,35 +402,10 @@ def _reassignments(settings: Settings) -> Iterator[tuple[Status, str]]:
     return list_reassignments(settings.cluster)
 
 
-def _hosts(settings: Settings) -> dict[BrokerId, str]:
-    from streaming.contracts.identifiers import BrokerId
-    from streaming.sources.collector.listeners import Role, discover
-
-    brokers = (each for each in discover(settings) if each.role is Role.BROKER)
-    return {BrokerId(int(each.node)): each.address.host for each in brokers}
-
-
 def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
-    from http.client import HTTPException
+    from streaming.commands.doctor_agents import broker_metrics
 
-    from streaming.sources.broker_metrics import NO_METRIC, agents_from, client_from, no_response, scrape, without_login
-
-    agents = agents_from(settings.collect.broker_metrics)
-    client = client_from(settings.collect.broker_metrics_client)
-    endpoints = agents.urls(_hosts(settings) if agents.pattern else {})
-    if not endpoints:
-        yield Status.SKIPPED, "no metrics endpoint is configured in collect.broker_metrics"
-    for broker, url in endpoints.items():
-        where = f"{without_login(url)} of broker {broker}"
-        try:
-            metrics = scrape(url, SECONDS, client).own
-        except (OSError, ValueError, HTTPException) as failure:
-            yield Status.WARNING, f"{where} {no_response(failure)}"
-            continue
-        if metrics:
-            yield Status.OK, f"{where} gives {len(metrics)} metrics that are used"
-        else:
-            yield Status.WARNING, f"{where} {NO_METRIC}"
+    return broker_metrics(settings)
 
 
 CHECKS: Final[Mapping[str, Check]] = {

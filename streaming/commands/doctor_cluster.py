@@ -29,6 +29,7 @@ from streaming.sources.polling.metadata import others_denied
 from streaming.sources.polling.reassignments import ReassignmentsRound
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
+from streaming.sources.protocol.identity import WrongNode
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.groups.spark import CheckpointUnreadable, read_checkpoint
 from streaming.sources.samples.source import open_samples
@@ -54,18 +55,29 @@ def poll_once(cluster: ClusterSettings, probe_prefix: str = PROBE_PREFIX) -> Ite
     """
     dial, servers = dialer(from_client(cluster.client)), parse_servers(cluster.bootstrap_servers)
     no_topic = f"{probe_prefix}topic"
-    answer = _first_answer(ConnectedBrokers(dial, cluster=cluster.name, seconds=SECONDS), servers, no_topic)
+    answer = _first_answer(ConnectedBrokers(dial, cluster=cluster.name, seconds=SECONDS), servers, [no_topic])
     with closing(DescribedConfigs(dial, servers, name="doctor", seconds=SECONDS)) as described:
         yield from _read(described, answer, cluster, no_topic)
 
 
-def _first_answer(connect: ConnectedBrokers, servers: Sequence[Address], no_topic: str) -> Answer:
-    """Ask each bootstrap server, until one answers."""
+def view_of(cluster: ClusterSettings) -> ClusterView:
+    """Return what the brokers say of the cluster.
+
+    Raises:
+        ConnectionRefused: no broker answers.
+        ConfigurationError: a property is wrong.
+    """
+    dial, servers = dialer(from_client(cluster.client)), parse_servers(cluster.bootstrap_servers)
+    return _first_answer(ConnectedBrokers(dial, cluster=cluster.name, seconds=SECONDS), servers).view
+
+
+def _first_answer(connect: ConnectedBrokers, servers: Sequence[Address], names: Sequence[str] = ()) -> Answer:
+    """Ask each bootstrap server, until one answers; ``names`` are asked for apart from the list of topics."""
     refusals: list[ConnectionRefused] = []
     for address in servers:
         try:
             with closing(connect(address)) as broker:
-                return broker.answer([no_topic], Micros(monotonic() + int(SECONDS * 1_000_000)))
+                return broker.answer(names, Micros(monotonic() + int(SECONDS * 1_000_000)))
         except ConnectionRefused as refusal:
             refusals.append(refusal)
     raise next((each for each in refusals if isinstance(each, ServiceRefused)), refusals[0])
@@ -79,7 +91,7 @@ def _read(
     yield from ((Status.WARNING, sentence) for sentence in _missing(view))
     now = wall_clock()
     configs = ConfigsRound()
-    configs.ask(described.at(view.brokers), view, now, everything=True)
+    configs.ask(described.at(view), view, now, everything=True)
     wait(configs.pending())
     values = [one for one in configs.take(_envelope(view, cluster), now) if isinstance(one, ConfigObserved)]
     if count := sum(value.key == MIN_ISR for value in values):
@@ -187,6 +199,8 @@ def _one_round(source: SamplesSource) -> tuple[Counter[type[Observation]], list[
     while time.monotonic() < ends and not (counts and time.monotonic() - last > _QUIET_SECONDS):
         try:
             arrived = source.poll(wall_clock())
+        except WrongNode:  # which the check of listeners names
+            continue
         except ServiceRefused as refusal:
             refusals.append(str(refusal))
             continue

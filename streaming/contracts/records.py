@@ -26,7 +26,7 @@ RESOURCE_BROKER: Final = 4
 
 
 class EndPoint(NamedTuple):
-    """A listener as a node registers it; ``security_protocol`` is Kafka's number: 1 is SSL, 3 SASL_SSL."""
+    """A listener as a node registers and advertises it; ``security_protocol`` is Kafka's number: 1 SSL, 3 SASL_SSL."""
 
     listener: str
     host: str
@@ -36,7 +36,10 @@ class EndPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBroker:
-    """A broker process registered; it is born fenced. ``host`` and ``port`` are of the first of its end points."""
+    """A broker process registered; it is born fenced.
+
+    ``host`` and ``port`` are of one of its ``end_points``: of the listener that is used, where that is known.
+    """
 
     broker: BrokerId
     broker_epoch: BrokerEpoch

@@ -12,13 +12,14 @@ import re
 import ssl
 import time
 from base64 import b64encode
+from collections import deque
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.error import HTTPError, URLError
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -27,16 +28,18 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.agents import APP_INFO, Agents, AgentWatch, Figures, Hosted, node_ids_in, sharing, without_login
 from streaming.sources.append_times import AppendTimes
+from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.protocol.tls import SUPPORTED, VERIFICATION, Tls
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from streaming.sources.polling.view import ClusterView
+
 NO_METRIC: Final = "has no known metric; configure the JMX exporter with conf/jmx-exporter.yml"
-EVERY: Final = "*"
-_HELD: Final = re.compile(r"\{[^}]*\}")
 MOST_BROKERS: Final = 1_000
 """The most agents of a pattern that are scraped."""
 _UNLISTED_MICROS: Final = 3_600_000_000
@@ -47,54 +50,6 @@ _LOGIN_REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _FAILURES: Final = 3  # in turn, of an exporter that has worked, before they are reported
 _MAX_BODY_BYTES: Final = 64 * 1024 * 1024  # an exporter without an allow-list gives 4 MB at 3,000 partitions
 _CHUNK_BYTES: Final = 64 * 1024
-
-
-class Agents(NamedTuple):
-    """Addresses of agents: of brokers by their ids, and the pattern of all other ones, "" for none."""
-
-    by_broker: dict[BrokerId, str]
-    pattern: str = ""
-
-    @property
-    def are_any(self) -> bool:
-        """True if there is something to scrape."""
-        return bool(self.by_broker or self.pattern)
-
-    def urls(self, hosts: Mapping[BrokerId, str]) -> dict[BrokerId, str]:
-        """Return the address of each agent, by broker; ``hosts`` are those of the brokers' listeners."""
-        if not self.pattern:
-            return self.by_broker
-        return {**{broker: self._url(broker, host) for broker, host in hosts.items()}, **self.by_broker}
-
-    def _url(self, broker: BrokerId, host: str) -> str:
-        shown = f"[{host}]" if ":" in host else host
-        return self.pattern.replace("{host}", shown).replace("{broker}", str(broker))
-
-
-def agents_from(settings: Mapping[str, str]) -> Agents:
-    """Parse ``collect.broker_metrics``: broker id to URL, and ``*`` to the pattern of the URLs of all other brokers.
-
-    Raises:
-        ConfigurationError: a key is not a broker id, or a URL is not an HTTP URL.
-    """
-    by_broker: dict[BrokerId, str] = {}
-    for broker, url in settings.items():
-        if broker != EVERY and not broker.isdecimal():
-            raise ConfigurationError(
-                f'collect.broker_metrics: {broker!r} is no broker id; write "1" = "http://...", or "*" for every broker'
-            )
-        if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-            raise ConfigurationError(f"collect.broker_metrics: the address of broker {broker} is no http:// address")
-        if broker != EVERY:
-            by_broker[BrokerId(int(broker))] = url
-    pattern = settings.get(EVERY, "")
-    held = set(_HELD.findall(pattern))
-    if pattern and (not held or held - {"{host}", "{broker}"}):
-        raise ConfigurationError(
-            'collect.broker_metrics: the address of "*" needs {host}, the host of each broker, or {broker}, its id, '
-            'and has nothing else in braces: write "*" = "http://{host}:9404/metrics"'
-        )
-    return Agents(by_broker, pattern)
 
 
 def client_from(settings: Mapping[str, str]) -> MetricsClient:
@@ -132,12 +87,6 @@ def no_response(failure: Exception) -> str:
     return f"does not respond: {reason}; {fix}"
 
 
-def without_login(url: str) -> str:
-    """Return an address as it may be printed."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
 @dataclass(slots=True)
 class _Endpoint:
     """One broker's exporter and its scrape in flight."""
@@ -151,6 +100,7 @@ class _Endpoint:
     has_worked: bool = False
     failures: int = 0  # in turn
     problem: str = ""
+    doubt: str = ""
 
 
 class BrokerMetricsSource:
@@ -163,7 +113,7 @@ class BrokerMetricsSource:
         name: name of the source on the bus, for example ``broker_metrics:collector-1``.
         client: TLS and login.
         append_times: takes how long brokers append.
-        hosts: gives the hosts of the brokers that the cluster lists now; an agent follows its broker to another one.
+        view: gives the newest view of the cluster, None before; an agent follows its broker to another host.
         period_micros: scrape interval.
         timeout_seconds: timeout of one scrape.
         block_seconds: how long a poll waits for samples at most.
@@ -179,14 +129,16 @@ class BrokerMetricsSource:
         period_micros: Micros,
         client: MetricsClient | None = None,
         append_times: AppendTimes | None = None,
-        hosts: Callable[[], Mapping[BrokerId, str]] = dict,
+        view: Callable[[], ClusterView | None] = lambda: None,
         timeout_seconds: float = 5.0,
         block_seconds: float = 1.0,
     ) -> None:
         self.name = name
         self._cluster_id = cluster_id
         self._identity: dict[str, Any] = {"cluster": cluster, "source": name, "source_kind": SourceKind.NONE}
-        self._agents, self._hosts, self._period = agents, hosts, period_micros
+        self._agents, self._view, self._period = agents, view, period_micros
+        self._watch, self._problems, self._missing = AgentWatch(view), deque[str](), ""
+        self._shared_urls, self._sharing = dict[BrokerId, str](), dict[BrokerId, list[BrokerId]]()
         self._by_broker: dict[BrokerId, _Endpoint] = {}
         self._timeout, self._block, self._client = timeout_seconds, block_seconds, client or client_from({})
         self._append_times = append_times
@@ -237,7 +189,10 @@ class BrokerMetricsSource:
     def _follow(self) -> None:
         """Take over the brokers that are listed now, and forget those of a pattern that have not been for long."""
         moment = monotonic()
-        for broker, url in self._agents.urls(self._hosts()).items():
+        view = self._view()
+        hosts = {} if view is None else {broker: host for broker, (host, _) in view.brokers.items()}
+        self._name_missing(hosts)
+        for broker, url in self._agents.urls(hosts).items():
             endpoint = self._by_broker.get(broker)
             if endpoint is None and len(self._by_broker) >= len(self._agents.by_broker) + MOST_BROKERS:
                 continue
@@ -247,6 +202,16 @@ class BrokerMetricsSource:
         gone = [each.broker for each in self._endpoints if moment - each.listed_at > _UNLISTED_MICROS]
         for broker in gone:
             del self._by_broker[broker]
+        if self.urls != self._shared_urls:
+            self._shared_urls = self.urls
+            self._sharing = sharing(self._shared_urls)
+
+    def _name_missing(self, brokers: Collection[BrokerId]) -> None:
+        """Say which brokers have no agent, when that has changed."""
+        missing = self._agents.without(brokers)
+        if missing and missing != self._missing:
+            self._problems.append(missing)
+        self._missing = missing or self._missing
 
     def _scrape_due(self, now: Micros) -> None:
         for endpoint in self._endpoints:
@@ -267,6 +232,8 @@ class BrokerMetricsSource:
             self._note_problem(endpoint, NO_METRIC)
             return []
         endpoint.has_worked, endpoint.failures = True, 0
+        if not self._is_its_own(endpoint, exposition):
+            return []
         if self._append_times is not None:
             requests, mean_ms = (exposition.own.get(name) for name in (PRODUCE_REQUESTS, PRODUCE_MEAN_MS))
             self._append_times.put(endpoint.broker, requests, mean_ms, monotonic())
@@ -288,6 +255,16 @@ class BrokerMetricsSource:
             for broker, samples in ((endpoint.broker, exposition.own), *exposition.of_brokers.items())
         ]
 
+    def _is_its_own(self, endpoint: _Endpoint, exposition: BrokerExposition) -> bool:
+        """Return whether an agent is that of its broker, or may be; say once why it is not."""
+        others = self._sharing.get(endpoint.broker, ())
+        doubt = self._watch.doubt(endpoint.broker, endpoint.url, others, exposition.figures)
+        sentence = "" if doubt is None else doubt.sentence
+        if sentence and sentence != endpoint.doubt:
+            self._problems.append(sentence)
+        endpoint.doubt = sentence
+        return doubt is None or not doubt.is_proven
+
     def _note_problem(self, endpoint: _Endpoint, problem: str) -> None:
         """Keep the problem of an exporter when it begins. One that has worked may only be restarted with its broker."""
         endpoint.failures += 1
@@ -298,6 +275,8 @@ class BrokerMetricsSource:
             )
 
     def _raise_problem(self) -> None:
+        if self._problems:
+            raise ServiceRefused(self._problems.popleft())
         for endpoint in self._endpoints:
             if endpoint.problem:
                 problem, endpoint.problem = endpoint.problem, ""
@@ -363,6 +342,8 @@ def _request(url: str, login: str) -> Request:
 # stored.
 
 
+PARTITIONS: Final = "kafka_server_replicamanager_partitioncount"
+LEADERS: Final = "kafka_server_replicamanager_leadercount"
 MAX_LAG: Final = "kafka_server_replicafetchermanager_maxlag"
 FAILED_PARTITIONS: Final = "kafka_server_replicafetchermanager_failedpartitionscount"
 _POOL: Final = "kafka_server_kafkarequesthandlerpool"
@@ -377,8 +358,8 @@ METRICS: Final = frozenset(
         "kafka_server_replicamanager_isrshrinks_total",
         "kafka_server_replicamanager_isrexpands_total",
         "kafka_server_replicamanager_failedisrupdates_total",
-        "kafka_server_replicamanager_partitioncount",
-        "kafka_server_replicamanager_leadercount",
+        PARTITIONS,
+        LEADERS,
         "kafka_server_replicamanager_reassigningpartitions",
         "kafka_server_replicamanager_partitionswithlatetransactionscount",
         "kafka_controller_kafkacontroller_offlinepartitionscount",
@@ -433,7 +414,7 @@ _OF_REQUESTS: Final = (
 )
 _OF_A_TOPIC: Final = r"(?!\S*\btopic=)"
 _KEPT: Final = re.compile(
-    rf"\s*(?:(?:#\s*TYPE\s+)?(?:{'|'.join(sorted(_MBEANS))}){_OF_A_TOPIC}|{_OF_REQUESTS})", re.IGNORECASE
+    rf"\s*(?:(?:#\s*TYPE\s+)?(?:{'|'.join(sorted(_MBEANS))}){_OF_A_TOPIC}|{_OF_REQUESTS}|{APP_INFO})", re.IGNORECASE
 )
 _METER: Final = re.compile(r"persec(?:_total|_count|_count_total)?$")
 _INFIX: Final = re.compile(r"^(kafka_[a-z]+_[a-z]+)_total_")
@@ -460,11 +441,18 @@ _NUMBER: Final = re.compile(r"\d{1,9}")
 class BrokerExposition(NamedTuple):
     """Response of an exporter: metrics of its broker, and those of other brokers if it is the active controller.
 
-    Only the active controller hears their heartbeats; another one may be late.
+    Only the active controller hears their heartbeats; another one may be late. ``node_ids``: those that it says it has.
     """
 
     own: dict[str, float]
     of_brokers: dict[BrokerId, dict[str, float]]
+    node_ids: frozenset[int] = frozenset()
+
+    @property
+    def figures(self) -> Figures:
+        """What shows whose exporter it is."""
+        counts = [self.own.get(name) for name in (PARTITIONS, LEADERS)]
+        return Figures(self.node_ids, None if None in counts else Hosted(*(int(each or 0) for each in counts)))
 
 
 def parse_exposition(text: str) -> BrokerExposition:
@@ -477,8 +465,10 @@ def parse_exposition(text: str) -> BrokerExposition:
     kept = [line for line in lines if may_be_kept(line)] or lines[:_LINES_OF_A_FORMAT]
     own: dict[str, float] = {}
     of_brokers: dict[BrokerId, dict[str, float]] = {}
+    node_ids: frozenset[int] = frozenset()
     for family in text_string_to_metric_families("\n".join(kept)):
         for sample in family.samples:
+            node_ids |= node_ids_in(sample.name, sample.labels)
             metric, value = normalised(sample.name, sample.labels), float(sample.value)
             if metric is None or not math.isfinite(value):
                 continue
@@ -486,7 +476,7 @@ def parse_exposition(text: str) -> BrokerExposition:
                 of_brokers.setdefault(BrokerId(int(_lowered(sample.labels)["broker"])), {})[metric] = value
             else:
                 own[metric] = value + (own.get(metric, 0.0) if metric in SUMMED else 0.0)
-    return BrokerExposition(own, of_brokers if own.get(ACTIVE_CONTROLLER) == 1 else {})
+    return BrokerExposition(own, of_brokers if own.get(ACTIVE_CONTROLLER) == 1 else {}, node_ids)
 
 
 def may_be_kept(line: str) -> bool:

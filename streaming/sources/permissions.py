@@ -71,10 +71,11 @@ DESCRIBE_BROKER_CONFIGS: Final = Permission(
     operation="DescribeConfigs",
     on="the cluster",
     option=_CLUSTER,
-    requests="DescribeConfigs of a broker",
+    requests="DescribeConfigs of a broker, and of a controller",
     gives="throttles, and by which times incidents and causes are judged: `replica.lag.time.max.ms` and "
-    "`broker.session.timeout.ms`",
-    without="the defaults of replica.lag.time.max.ms and broker.session.timeout.ms are assumed, throttles are unknown",
+    "`broker.session.timeout.ms`; before Kafka 4.4 also which broker answers at an address",
+    without="the defaults of replica.lag.time.max.ms and broker.session.timeout.ms are assumed, throttles are unknown, "
+    "and before Kafka 4.4 it is unknown whether the address of a broker leads to it",
 )
 DESCRIBE_TOPICS: Final = Permission(
     operation="Describe",

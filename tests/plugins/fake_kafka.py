@@ -24,12 +24,16 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
+from streaming.sources.protocol.identity import CHECKING_API_VERSIONS
+from streaming.sources.protocol.primitives import INT16, INT32, ByteReader
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 UNKNOWN_TOPIC, NOT_LEADER, TOPIC_AUTHORIZATION_FAILED = 3, 6, 29
 LIST_OFFSETS, DESCRIBE_CONFIGS, METADATA = 2, 32, 3
+BROKER = 4  # a kind of resource
 MIN_ISR = "min.insync.replicas"
 LOOKS_AT_REPLICAS, LOG_START = -2, -2  # a replica id, and a time
 DESCRIBE_TOPIC_PARTITIONS = DescribeTopicPartitionsRequest.API_KEY
@@ -101,6 +105,10 @@ class FakeKafka:
         listed: what responses to Metadata list, if that is older than ``view``.
         configs: the configuration of a topic, or of a broker by its number; another one has a minimum of 1 alone.
         features: by name the highest level that the brokers support, and the finalized one.
+        ids: of brokers that are not those that their addresses stand for.
+        cluster_ids: of brokers of other clusters.
+        identities: every ApiVersions 5, with the broker that got it.
+        denies_broker_configs: whether the user lacks DescribeConfigs on the cluster.
         types: of the requests that they understand, by their keys, with the newest version.
     """
 
@@ -119,6 +127,10 @@ class FakeKafka:
         self.listed: View | None = None
         self.configs: dict[str, dict[str, str]] = {}
         self.features: dict[str, tuple[int, int]] = {}
+        self.ids: dict[int, int] = {}
+        self.cluster_ids: dict[int, str] = {}
+        self.identities: list[tuple[int, tuple[str | None, int]]] = []
+        self.denies_broker_configs = False
         self._refused: set[int] = set()
         self._secret: set[str] = set()
         self._delays: dict[int, float] = {}
@@ -235,6 +247,8 @@ class FakeKafka:
         if key == ApiVersionsRequest.API_KEY and version > self._newest_of(broker)[key]:
             response = ApiVersionsResponse(error_code=35, api_keys=[])
             version = 0
+        elif key == ApiVersionsRequest.API_KEY and version >= CHECKING_API_VERSIONS:
+            response, version = self._checked(broker, data), 4
         else:
             request = kind.decode(data, version=version, header=True)
             self.requests.append((broker, request))
@@ -264,6 +278,19 @@ class FakeKafka:
             ],
         )  # fmt: skip
 
+    def _checked(self, broker: int, data: bytes) -> Any:
+        """Answer ApiVersions 5 (KIP-1242) as ``KafkaApis``: it is refused where it is meant for another broker."""
+        reader = ByteReader(data[8:])
+        reader.raw(*INT16.unpack(reader.raw(INT16.size)))  # the client's id
+        reader.tags()
+        reader.string(), reader.string()
+        meant = reader.nullable_string(), reader.number(INT32)
+        self.identities.append((broker, meant))
+        own = (self.cluster_ids.get(broker, self.cluster_id), self.ids.get(broker, broker))
+        response = self._ApiVersionsRequest(broker, None)
+        response.error_code = 0 if meant[0] is None or meant == own else 129
+        return response
+
     def _SaslHandshakeRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
         return SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"])
 
@@ -277,7 +304,7 @@ class FakeKafka:
                 MetadataResponse.MetadataResponseBroker(node_id=each, host=host, port=port, rack=None)
                 for each, (host, port) in addresses.items()
             ],
-            cluster_id=self.cluster_id,
+            cluster_id=self.cluster_ids.get(broker, self.cluster_id),
             controller_id=view.brokers[0] if view.brokers else -1,
             topics=[
                 self._listed(view, name) for name in names if request.topics is not None or not view.topics[name].error
@@ -385,15 +412,24 @@ class FakeKafka:
         directory = of_result(error_code=0, log_dir="/data", topics=topics, total_bytes=1000, usable_bytes=600)
         return DescribeLogDirsResponse(throttle_time_ms=0, error_code=0, results=[directory])
 
-    def _DescribeConfigsRequest(self, _: int, request: Any) -> Any:  # noqa: N802 - as above
+    def _DescribeConfigsRequest(self, broker: int, request: Any) -> Any:  # noqa: N802 - as above
+        """Answer as ``ConfigHelper`` does: of a broker only its own, and to others it says its own id."""
         of_result = DescribeConfigsResponse.DescribeConfigsResult
-        error = self._error(DESCRIBE_CONFIGS)
+        own, denied = self.ids.get(broker, broker), 31 if self.denies_broker_configs else 0
+        error = 0 if denied else self._error(DESCRIBE_CONFIGS)
+
+        def error_of(resource: Any) -> int:
+            if resource.resource_type == BROKER and not error:
+                return denied or 42 * (resource.resource_name != str(own))
+            return error
+
         return DescribeConfigsResponse(
             throttle_time_ms=0,
             results=[
                 of_result(
-                    error_code=error,
-                    error_message=None,
+                    error_code=(code := error_of(resource)),
+                    error_message=f"Unexpected broker id, expected {own} or empty string, but received "
+                    f"{resource.resource_name}" if code == 42 and not error else None,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                     configs=[
@@ -402,6 +438,7 @@ class FakeKafka:
                             synonyms=[], config_type=0, documentation=None,
                         )
                         for name, value in self.configs.get(resource.resource_name, {MIN_ISR: "1"}).items()
+                        if not code
                     ],
                 )
                 for resource in request.resources

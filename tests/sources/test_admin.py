@@ -594,9 +594,13 @@ def test_where_only_a_bootstrap_server_is_reached_it_is_asked_for_minima_times_a
 def test_a_broker_that_is_too_old_for_topic_ids_makes_no_other_topic_of_any(polled: Polled) -> None:
     cluster, source = polled(2, snapshot_micros=1_000_000)
     ids = {end.topic_ids for end in of(SnapshotEnd, until(source, has(SnapshotEnd)))}
-    (asked, _) = cluster.asked(MetadataRequest)[-1]
+
+    def of_all_topics() -> tuple[int, Any]:
+        return next(each for each in reversed(cluster.asked(MetadataRequest)) if each[1].topics is None)
+
+    (asked, _) = of_all_topics()
     cluster.newest[METADATA] = 9
     cluster.disconnect(asked)
     found = until(source, has(SnapshotEnd, 2))
-    assert cluster.asked(MetadataRequest)[-1][1].API_VERSION == 9
+    assert of_all_topics()[1].API_VERSION == 9
     assert {end.topic_ids for end in of(SnapshotEnd, found)} == ids

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.identifiers import BrokerId, ClusterId
 from streaming.errors import ConnectionRefused
 from streaming.sources.polling.configs import Described, DescribedConfigs
+from streaming.sources.polling.view import ClusterView
 from streaming.sources.protocol.connection import Resource, dialer
 from streaming.sources.protocol.security import Security
 from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, MIN_ISR, TOPIC_AUTHORIZATION_FAILED, FakeKafka
@@ -81,7 +82,8 @@ def configs(fake_kafka: MakeKafka) -> Iterator[Configs]:
     cluster = fake_kafka(3)
     asked = DescribedConfigs(dialer(Security()), [], name="t", seconds=1.0)
     with closing(asked):
-        yield cluster, asked.at({BrokerId(broker): ("127.0.0.1", port) for broker, port in cluster.ports.items()})
+        brokers = {BrokerId(broker): ("127.0.0.1", port) for broker, port in cluster.ports.items()}
+        yield cluster, asked.at(ClusterView(ClusterId(cluster.cluster_id), 1, brokers, {}))
 
 
 TOPICS = [Described(Resource.TOPIC, name) for name in ("orders", "payments")]

@@ -24,6 +24,7 @@ from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LE
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources import broker_metrics
+from streaming.sources.agents import Agents, agents_from
 from streaming.sources.broker_metrics import (
     FAILED_PARTITIONS,
     HANDLERS_IDLE,
@@ -32,15 +33,14 @@ from streaming.sources.broker_metrics import (
     PERCENTILES,
     PRODUCE_MEAN_MS,
     PRODUCE_REQUESTS,
-    Agents,
     AppendTimes,
     BrokerMetricsSource,
-    agents_from,
     client_from,
     normalised,
     parse_exposition,
     scrape,
 )
+from streaming.sources.polling.view import ClusterView
 from streaming.sources.source import monotonic
 from tests.blocks import singly
 from tests.sources.conftest import answer
@@ -520,9 +520,13 @@ def test_brokers_of_a_pattern_are_followed_as_they_come_move_and_go(
 ) -> None:
     port = urlsplit(serve(answer(EXPOSITION))).port
     hosts: dict[BrokerId, str] = {}
+
+    def view() -> ClusterView:
+        return ClusterView(ClusterId("C"), 1, {broker: (host, 9092) for broker, host in hosts.items()}, {})
+
     times = AppendTimes((), 10)
     agents = agents_from({"*": f"http://{{host}}:{port}/metrics"})
-    source = source_of({}, agents=agents, hosts=lambda: hosts, append_times=times)
+    source = source_of({}, agents=agents, view=view, append_times=times)
     assert polled(source) == []
     hosts[BrokerId(1)] = "127.0.0.1"
     assert {item.broker for item in until(source, 3)} == {1}
@@ -543,7 +547,7 @@ def test_brokers_of_a_pattern_are_followed_as_they_come_move_and_go(
 def test_our_exporter_configuration_asks_for_no_mbean_of_a_partition() -> None:
     config = yaml.safe_load((Path(__file__).parents[2] / "conf" / "jmx-exporter.yml").read_text(encoding="utf-8"))
     assert config["lowercaseOutputName"] is True
-    assert len(config["includeObjectNames"]) == 18
+    assert len(config["includeObjectNames"]) == 19
     assert not [name for name in config["includeObjectNames"] if "type=Partition" in name or name.endswith(":*")]
     assert all(rule["type"] in {"COUNTER", "GAUGE"} for rule in config["rules"])
 

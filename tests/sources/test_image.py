@@ -19,6 +19,7 @@ from streaming.contracts.records import (
     BrokerRegistrationChange,
     ClearElr,
     Config,
+    EndPoint,
     LeaderChange,
     MetadataRecord,
     NoOp,
@@ -276,6 +277,44 @@ def test_a_topic_is_reported_as_diskless_by_either_name_of_the_configuration() -
     assert [(item.key, item.value) for item in gone] == [(DISKLESS, None)]
 
 
+def registered(broker: int, *end_points: EndPoint) -> RegisterBroker:
+    ids = {"broker": BrokerId(broker), "broker_epoch": BrokerEpoch(0), "incarnation_id": f"i{broker}"}
+    return RegisterBroker(**ids, host=end_points[0].host, port=end_points[0].port, end_points=end_points)
+
+
+def addresses(found: Sequence[Observation]) -> dict[int, tuple[str | None, int | None]]:
+    return {each.broker: (each.host, each.port) for each in of(seen.BrokerObserved, found)}
+
+
+INSIDE, OUTSIDE = EndPoint("INSIDE", "10.0.0.1", 9091, 0), EndPoint("OUTSIDE", "b-1.example.com", 9092, 0)
+
+
+def test_the_address_of_a_broker_is_that_of_the_listener_that_is_used_whatever_its_place_in_the_record() -> None:
+    cluster = image()
+    cluster.learn_listener({1: ("b-1.example.com", 9092)})
+    outside = EndPoint("OUTSIDE", "b-2.example.com", 9092, 0)
+    one, two = registered(1, INSIDE, OUTSIDE), registered(2, outside, EndPoint("INSIDE", "10.0.0.2", 9091, 0))
+    lacks = registered(3, EndPoint("INSIDE", "10.0.0.3", 9091, 0))
+    now = addresses(cluster.apply(batch(0, one, two, lacks), NOW))
+    assert now == {1: ("b-1.example.com", 9092), 2: ("b-2.example.com", 9092), 3: (None, None)}
+    assert addresses(full_report(cluster)) == now
+    change = BrokerRegistrationChange(broker=BrokerId(1), broker_epoch=BrokerEpoch(0), fenced=-1)
+    assert addresses(cluster.apply(batch(3, change), NOW)) == {1: ("b-1.example.com", 9092)}
+    restored = ClusterImage.from_document(json.loads(json.dumps(cluster.to_document())))
+    restored.learn_listener({2: ("10.0.0.2", 9091)})  # the configuration names another listener now
+    assert addresses(full_report(restored)) == {1: INSIDE[1:3], 2: ("10.0.0.2", 9091), 3: ("10.0.0.3", 9091)}
+
+
+def test_a_checkpoint_from_before_listeners_keeps_the_address_that_it_has() -> None:
+    cluster = image(registered(1, INSIDE, OUTSIDE))
+    document: Any = cluster.to_document()
+    document["state"]["broker_fields"] = document["state"]["broker_fields"][:-1]
+    document["state"]["brokers"] = [row[:-1] for row in document["state"]["brokers"]]
+    restored = ClusterImage.from_document(document)
+    restored.learn_listener({1: ("b-1.example.com", 9092)})
+    assert addresses(full_report(restored)) == {1: INSIDE[1:]}
+
+
 def test_a_broker_that_is_unregistered_is_gone() -> None:
     cluster = image()
     born = RegisterBroker(broker=BrokerId(4), broker_epoch=BrokerEpoch(0), incarnation_id="i", rack="r1")
@@ -372,6 +411,6 @@ def test_a_document_that_is_not_an_image_is_refused(document: dict[str, object])
 @pytest.mark.parametrize("header", ["partition_fields", "broker_fields"])
 def test_a_document_whose_rows_have_other_fields_is_refused(header: str) -> None:
     document: Any = image().to_document()
-    document["state"][header] = document["state"][header][:-1]
+    document["state"][header] = document["state"][header][1:]
     with pytest.raises(ValueError, match="fields of "):
         ClusterImage.from_document(document)

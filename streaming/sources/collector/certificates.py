@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.records import EndPoint
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.collector.listeners import Role
 from streaming.sources.metadata_log.opening import bootstrap_of
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, PermissionDenied
 from streaming.sources.protocol.addresses import Address, parse_address
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, Resource, describe_configs, dialer
+from streaming.sources.protocol.identity import Role
 from streaming.sources.protocol.security import from_client
 from streaming.sources.protocol.sockets import CONNECT_SECONDS, Race, in_one_sentence, resolved
 from streaming.sources.protocol.tls import end_of_chain

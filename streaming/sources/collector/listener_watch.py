@@ -19,8 +19,17 @@ from prometheus_client.registry import Collector
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import EXPIRED_CERTIFICATE, ConfigObserved, ConfigOrigin, SourceKind
 from streaming.sources.collector.certificates import CertificateWatch
-from streaming.sources.collector.listeners import Listener, ask_all, dials_of, discover, distinct, own_expiries
+from streaming.sources.collector.listeners import (
+    Listener,
+    ask_all,
+    dials_of,
+    discover,
+    distinct,
+    own_expiries,
+    responders_at,
+)
 from streaming.sources.collector.metrics import PREFIX
+from streaming.sources.protocol.identity import Role, WrongNode
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
     from streaming.settings import Settings
     from streaming.sources.collector.certificates import SecuredListener, Shown
     from streaming.sources.protocol.addresses import Peers
+    from streaming.sources.protocol.identity import Responder
 
 REMEMBERED_MICROS: Final = 86_400_000_000  # brokers that are down are not listed
 _WAIT_SECONDS: Final = 0.5
@@ -52,6 +62,7 @@ class ListenerWatch:
 
     Attributes:
         answers: of the last round, by listener: why it does not respond, "" if it does. Replaced, never changed.
+        responders: by listener who answered there last, as far as it says so. Replaced, never changed.
         metrics: of listeners and connections.
     """
 
@@ -69,9 +80,13 @@ class ListenerWatch:
         self._reported: tuple[ClusterId, str | None] | None = None
         self.name = f"listeners:{settings.collect.collector_name}"
         self.answers: dict[Listener, str] = {}
+        self.responders: dict[Listener, Responder] = {}
         self._certificates = CertificateWatch(settings, peers, report, end_points)
         self._throttling = ThrottleWatch(peers, report)
-        self.metrics = ConnectionMetrics(settings, lambda: self.answers, peers, lambda: self._certificates.shown)
+        self.metrics = ConnectionMetrics(
+            settings, lambda: self.answers, peers, lambda: self._certificates.shown, lambda: self.responders
+        )
+        self._settings, self._peers = settings, peers
         self._listed = listed or partial(discover, settings, peers)
         self._dials, self._report = dials_of(settings, peers), report
         self._due = Timer(Micros(round(settings.collect.config_interval * 1_000_000)))
@@ -124,11 +139,35 @@ class ListenerWatch:
         before, self.answers = self.answers, ask_all(self._current(), self._dials)
         for listener, reason in self.answers.items():
             if reason and not before.get(listener):
-                self._report(f"{listener} does not respond: {reason}")
+                self._report(f"{self._named(listener)} does not respond: {reason}")
             elif before.get(listener) and not reason:
-                self._report(f"{listener} responds again")
+                self._report(f"{self._named(listener)} responds again")
         self._certificates.round([listener.address for listener, reason in self.answers.items() if reason])
         self._throttling.round(monotonic())
+        self._identify()
+
+    def _identify(self) -> None:
+        """Ask who answers at each listener that responds; of one that does not, nothing new is known.
+
+        Of brokers the samples report it, which are asked earlier.
+        """
+        before, responding = self.responders, [listener for listener, reason in self.answers.items() if not reason]
+        kept = {listener: by for listener, by in before.items() if self.answers.get(listener)}
+        self.responders = {**kept, **responders_at(responding, self._settings, self._peers)}
+        for listener, by in self.responders.items():
+            last = before.get(listener)
+            is_known = by.is_meant is not None and listener.role is Role.CONTROLLER
+            if is_known and by.is_meant != (last is None or last.is_meant is not False):
+                refusal = WrongNode(listener.address, by)
+                leads = f"the address of {by.meant}, {listener.address}, leads to that controller again"
+                self._report(leads if by.is_meant else str(refusal))
+
+    def _named(self, listener: Listener) -> str:
+        """Name a listener, and who answered there if that was another node."""
+        by = self.responders.get(listener)
+        if by is None or by.is_meant is not False:
+            return str(listener)
+        return f"{listener}, where {WrongNode(listener.address, by).who} has answered,"
 
     def _current(self) -> list[Listener]:
         now = monotonic()
@@ -166,6 +205,7 @@ class ConnectionMetrics(Collector):
         answers: returns of each listener why it does not respond, "" if it does.
         peers: what connections saw of each address.
         shown: returns what each listener with TLS has shown, also of those that isrwatch does not use.
+        responders: returns who answered at listeners.
     """
 
     def __init__(
@@ -174,15 +214,22 @@ class ConnectionMetrics(Collector):
         answers: Callable[[], Mapping[Listener, str]],
         peers: Peers,
         shown: Callable[[], Mapping[SecuredListener, Shown]],
+        responders: Callable[[], Mapping[Listener, Responder]] = dict,
     ) -> None:
-        self._settings, self._answers, self._peers, self._shown = settings, answers, peers, shown
+        self._settings, self._answers, self._peers = settings, answers, peers
+        self._shown, self._responders = shown, responders
         self._cluster = settings.cluster.name
 
     def collect(self) -> Iterator[Metric]:
         """Return the metrics of now. A node that does not respond keeps the certificate that it showed last."""
         up = GaugeMetricFamily(
             f"{PREFIX}listener_up",
-            "1 if a listener responded when it was last asked; the log has the reason.",
+            "1 if a listener responded when it was last asked; the log has the reason. None if another node answers.",
+            labels=LISTENER,
+        )
+        wrong = GaugeMetricFamily(
+            f"{PREFIX}listener_wrong_node",
+            "1 if another node than its own answers at a listener, 0 if its own does; none while that is unknown.",
             labels=LISTENER,
         )
         own = GaugeMetricFamily(
@@ -190,12 +237,18 @@ class ConnectionMetrics(Collector):
             "When a configured certificate expires, since 1970: of a chain the first, of authorities the last.",
             labels=PROPERTY,
         )
+        responders = self._responders()
         for listener, reason in self._answers().items():
             labels = [self._cluster, listener.role, listener.node, str(listener.address)]
+            is_meant = responders[listener].is_meant if listener in responders else None
+            if is_meant is not None:
+                wrong.add_metric(labels, float(not is_meant))
+            if is_meant is False:
+                continue  # neither its silence nor its certificate is that of the node
             up.add_metric(labels, float(not reason))
         for key, end in own_expiries(self._settings).items():
             own.add_metric([self._cluster, key], end)
-        yield from (up, *self._certificates(), own, *self._counters())
+        yield from (up, wrong, *self._certificates(), own, *self._counters())
 
     def _certificates(self) -> Iterator[Metric]:
         """Give the certificates of all listeners with TLS: those that nodes have registered, and others we use."""
@@ -215,10 +268,13 @@ class ConnectionMetrics(Collector):
             unseen.add_metric(labels, float(bool(seen.why_unseen)))
             if seen.ends_at is not None:
                 expiry.add_metric(labels, seen.ends_at)
-        registered = {one.address for one in shown}
+        registered, responders = {one.address for one in shown}, self._responders()
         for listener in self._answers():
+            by = responders.get(listener)
+            if listener.address in registered or (by is not None and by.is_meant is False):
+                continue
             ends_at = self._peers.at(listener.address).certificate_expires_at
-            if ends_at is not None and listener.address not in registered:
+            if ends_at is not None:
                 expiry.add_metric([self._cluster, listener.role, listener.node, "", str(listener.address)], ends_at)
         yield from (expiry, unseen)
 

@@ -2,22 +2,24 @@
 
 Off the path of every observation. A round connects to each listener without a login and without verification, so that
 it needs no permission and sees an expired certificate as well; it sends ApiVersions, which a hung node does not answer.
+Where a listener responds, a second connection with the login asks which node it is (:mod:`identity`).
 """
 
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log.opening import bootstrap_of, controller_addresses
 from streaming.sources.permissions import ANYBODY
 from streaming.sources.protocol.addresses import Address, parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
-from streaming.sources.protocol.security import tls_of, without_login
+from streaming.sources.protocol.identity import Node, Role, responder
+from streaming.sources.protocol.security import from_client, tls_of, without_login
 from streaming.sources.protocol.tls import Tls
 
 if TYPE_CHECKING:
@@ -26,17 +28,11 @@ if TYPE_CHECKING:
     from streaming.settings import Settings
     from streaming.sources.protocol.addresses import Peers
     from streaming.sources.protocol.connection import Dial
+    from streaming.sources.protocol.identity import Responder
 
+T = TypeVar("T")
 SECONDS: Final = 3.0
 _AT_ONCE: Final = 16
-
-
-class Role(StrEnum):
-    """Role of a listener; a bootstrap server is one whose address no broker advertises."""
-
-    BROKER = "broker"
-    CONTROLLER = "controller"
-    BOOTSTRAP = "bootstrap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +90,38 @@ def dials_of(settings: Settings, peers: Peers) -> dict[Role, Dial]:
     return {Role.BROKER: brokers, Role.CONTROLLER: own, Role.BOOTSTRAP: brokers}
 
 
+def logins_of(settings: Settings, peers: Peers) -> dict[Role, Dial]:
+    """Return how brokers and controllers are connected to with a login.
+
+    Raises:
+        ConfigurationError: a certificate and its key, of which only one is replaced so far.
+    """
+    cluster, controllers = settings.cluster, settings.cluster.controllers
+    brokers = dialer(from_client(cluster.client), peers)
+    table = "cluster.controllers.client"
+    own = dialer(from_client(controllers.client, table), peers) if controllers.client else brokers
+    return {Role.BROKER: brokers, Role.CONTROLLER: own}
+
+
+def responders_at(listeners: Iterable[Listener], settings: Settings, peers: Peers) -> dict[Listener, Responder]:
+    """Ask the brokers and controllers at listeners who they are; without those that do not respond, or to nobody."""
+    try:
+        dials, cluster_id = logins_of(settings, peers), bootstrap_of(settings, peers).cluster_id()
+    except (ConfigurationError, ConnectionRefused):  # other sources report why
+        return {}
+
+    def ask(listener: Listener) -> Responder | None:
+        meant = Node(listener.role, int(listener.node), cluster_id)
+        try:
+            with closing(dials[listener.role](listener.address, response_seconds=SECONDS)) as connection:
+                return responder(connection, meant)
+        except ConnectionRefused:
+            return None
+
+    asked = _each(ask, (each for each in listeners if each.role in dials))
+    return {listener: found for listener, found in asked.items() if found is not None}
+
+
 def own_expiries(settings: Settings) -> dict[str, float]:
     """Return until when our own certificates and authorities are valid: table and property to seconds since 1970."""
     cluster, exporters = settings.cluster, settings.collect.broker_metrics_client
@@ -104,23 +132,31 @@ def own_expiries(settings: Settings) -> dict[str, float]:
 
 def ask_all(listeners: Iterable[Listener], dials: Mapping[Role, Dial]) -> dict[Listener, str]:
     """Connect to listeners, a few at a time; return why each does not respond, "" if it does."""
-    answers: dict[Listener, str] = {}
-    rest = iter(listeners)
+
+    def ask(listener: Listener) -> str:
+        try:
+            dials[listener.role](listener.address, response_seconds=SECONDS).close()
+        except ServiceRefused:  # it responds
+            return ""
+        except ConnectionRefused as refusal:
+            return str(refusal)
+        return ""
+
+    return _each(ask, listeners)
+
+
+def _each(ask: Callable[[Listener], T], listeners: Iterable[Listener]) -> dict[Listener, T]:
+    """Return an answer for each listener; a few are asked at a time."""
+    every, answers = list(listeners), dict[Listener, T]()
+
+    def note(listener: Listener) -> None:
+        answers[listener] = ask(listener)
+
+    rest = iter(every)
     while some := list(islice(rest, _AT_ONCE)):
-        threads = [threading.Thread(target=_ask, args=(one, dials[one.role], answers), daemon=True) for one in some]
+        threads = [threading.Thread(target=note, args=(one,), daemon=True) for one in some]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    return answers
-
-
-def _ask(listener: Listener, dial: Dial, answers: dict[Listener, str]) -> None:
-    try:
-        dial(listener.address, response_seconds=SECONDS).close()
-    except ServiceRefused:  # it responds
-        answers[listener] = ""
-    except ConnectionRefused as refusal:
-        answers[listener] = str(refusal)
-    else:
-        answers[listener] = ""
+    return {listener: answers[listener] for listener in every}

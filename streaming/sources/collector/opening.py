@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
+from streaming.sources.agents import agents_from
 from streaming.sources.append_times import AppendTimes
-from streaming.sources.broker_metrics import MOST_BROKERS, BrokerMetricsSource, agents_from, client_from
+from streaming.sources.broker_metrics import MOST_BROKERS, BrokerMetricsSource, client_from
 from streaming.sources.collector.collector import Collector
 from streaming.sources.collector.listener_watch import ListenerWatch
 from streaming.sources.collector.separate import SeparateCollector
@@ -165,7 +166,7 @@ def _broker_metrics(settings: Settings, admin: AdminSource, append_times: Append
     return [
         BrokerMetricsSource(
             agents=agents,
-            hosts=lambda: admin.hosts,
+            view=lambda: admin.view,
             client=client_from(settings.collect.broker_metrics_client),
             cluster_id=lambda: admin.cluster_id,
             cluster=settings.cluster.name,

@@ -411,7 +411,8 @@ def _read(reader: ByteReader, kind: FieldType) -> Any:  # noqa: ANN401 - any fie
 
 
 def _register_broker(values: dict[str, Any]) -> records.MetadataRecord:
-    listeners = values["end_points"] or ()
+    end_points = _end_points(values["end_points"] or ())
+    listed = min(end_points, default=None)
     return records.RegisterBroker(
         broker=values["broker_id"],
         broker_epoch=values["broker_epoch"],
@@ -420,14 +421,15 @@ def _register_broker(values: dict[str, Any]) -> records.MetadataRecord:
         fenced=values["fenced"],
         in_controlled_shutdown=values.get("in_controlled_shutdown", False),
         log_dirs=values.get("log_dirs") or (),
-        host=listeners[0]["host"] if listeners else None,
-        port=listeners[0]["port"] if listeners else None,
-        end_points=_end_points(listeners),
+        host=None if listed is None else listed.host,
+        port=None if listed is None else listed.port,
+        end_points=end_points,
     )
 
 
 def _end_points(rows: Iterable[Mapping[str, Any]]) -> tuple[records.EndPoint, ...]:
-    return tuple(records.EndPoint(row["name"], row["host"], row["port"], row["security_protocol"]) for row in rows)
+    points = (records.EndPoint(row["name"], row["host"], row["port"], row["security_protocol"]) for row in rows)
+    return tuple(sorted(points))  # they come in any order, and in another one in a snapshot
 
 
 def _unregister_broker(values: dict[str, Any]) -> records.MetadataRecord:

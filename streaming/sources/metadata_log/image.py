@@ -130,6 +130,10 @@ class ClusterImage:
         self.image_timestamp = self._last_observation_at = max(self.image_timestamp, at)
         return Heartbeat(**self._envelope(collected_at), metadata_offset=self._settled().offset)
 
+    def learn_listener(self, advertised: Mapping[int, tuple[str, int]]) -> None:
+        """Take the addresses that brokers advertise to us: the host of a broker is that of this listener."""
+        self._state.learn_listener(advertised)
+
     @property
     def end_points(self) -> dict[tuple[str, int], tuple[EndPoint, ...]]:
         """The listeners that brokers and controllers have registered, by role and id."""
@@ -165,7 +169,7 @@ class ClusterImage:
         configs |= dict.fromkeys(product(state.topics.values(), (MIN_ISR, DISKLESS)))
         configs |= state.reported_configs()
         settings += [ConfigStep(topic, key, value) for (topic, key), value in sorted(configs.items())]
-        members: list[Effect] = [BrokerStep(one) for _, one in sorted(state.brokers.items())]
+        members: list[Effect] = [BrokerStep(state.labelled(one)) for _, one in sorted(state.brokers.items())]
         return [
             SnapshotBegin(**common, snapshot_id=snapshot_id, reason=reason, is_new_log=is_new_log),
             *(observed(effect, common, None, 0) for effect in settings),

@@ -6,6 +6,7 @@ Pure; depends on metadata records only. Merging follows ``PartitionRegistration.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, fields, replace
 from functools import singledispatchmethod
 from operator import attrgetter
@@ -124,6 +125,8 @@ class MetadataState:
         self.controller: LeaderChange | None = None
         self.controller_end_points: dict[int, tuple[EndPoint, ...]] = {}
         self._ids: dict[str, TopicId] = {}
+        self._advertised: Mapping[int, tuple[str, int]] = {}
+        self._listener: str | None = None
 
     def shutting_down(self) -> frozenset[BrokerId]:
         """Return the brokers in controlled shutdown."""
@@ -226,6 +229,24 @@ class MetadataState:
             for before in holders
         ]
 
+    def learn_listener(self, advertised: Mapping[int, tuple[str, int]]) -> None:
+        """Find the listener whose addresses brokers advertise to us; ``advertised`` are those, by broker."""
+        self._advertised = advertised
+        named = Counter(
+            each.listener
+            for broker, record in self.brokers.items()
+            for each in record.end_points
+            if advertised.get(broker) == (each.host, each.port)
+        )
+        self._listener = max(sorted(named), key=named.__getitem__, default=None)
+
+    def labelled(self, record: RegisterBroker) -> RegisterBroker:
+        """Return a registration with the address of the listener that is used; without one if it does not have that."""
+        if self._listener is None or not record.end_points:
+            return record
+        at = next((each for each in record.end_points if each.listener == self._listener), None)
+        return replace(record, host=None if at is None else at.host, port=None if at is None else at.port)
+
     def _merge(self, before: Partition, change: PartitionChange) -> PartitionStep:
         after = merge(before, change)
         self.partitions[before.topic_id][before.partition] = after
@@ -234,7 +255,9 @@ class MetadataState:
     @apply.register
     def _(self, record: RegisterBroker) -> list[Effect]:
         self.brokers[record.broker] = record
-        return [BrokerStep(record)]
+        if self._listener is None:
+            self.learn_listener(self._advertised)
+        return [BrokerStep(self.labelled(record))]
 
     @apply.register
     def _(self, record: RegisterController) -> list[Effect]:
@@ -255,7 +278,7 @@ class MetadataState:
         )
         self.brokers[record.broker] = after
         # One session timeout after a controlled shutdown the controller fences the broker again, which changes nothing.
-        return [BrokerStep(after)] if after != before else []
+        return [BrokerStep(self.labelled(after))] if after != before else []
 
     @apply.register
     def _(self, record: UnregisterBroker) -> list[Effect]:
@@ -469,11 +492,12 @@ def _rows(records: Iterable[Partition] | Iterable[RegisterBroker], names: Iterab
 
 
 def _records(cls: type[R], names: tuple[str, ...], header: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[R]:
-    if tuple(header) != names:
+    found = tuple(header)
+    if not found or found != names[: len(found)]:  # fields that were added since have their defaults
         raise ValueError(f"fields of {cls.__name__} are {', '.join(header)}")
     return [
         cls(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in zip(names, row, strict=True)}
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in zip(found, row, strict=True)}
         )
         for row in rows
     ]

@@ -161,7 +161,9 @@ class MetadataLogSource:
         self._snapshot_at, self._checkpoint_at = clock(), Micros(timer() - _IDLE)  # the first one is due at once
         self._checkpoint_cost = 0
         self._is_busy = self._is_unacknowledged = self._is_new_log = False
+        self._advertised = self._ask_advertised(bootstrap)
         self._image = self._restored() or self._empty()
+        self._image.learn_listener(self._advertised)
         end = LogEnd(self._image.image_offset + 1, self._image.image_epoch)
         self._tail = Tail(bootstrap, dial, cluster_id=self.cluster_id, end=end, report=report, timer=timer)
 
@@ -273,6 +275,14 @@ class MetadataLogSource:
         if not self._is_unacknowledged:
             self._write_checkpoint()
 
+    @staticmethod
+    def _ask_advertised(bootstrap: Bootstrap) -> dict[int, tuple[str, int]]:
+        """Return the addresses that brokers advertise to us; none if they do not say."""
+        try:
+            return {broker: (at.host, at.port) for broker, at in bootstrap.brokers().items()}
+        except ConnectionRefused:
+            return {}
+
     def _empty(self) -> ClusterImage:
         return ClusterImage(
             cluster_id=self.cluster_id, cluster=self._cluster, source=self.name, heartbeat_micros=self._heartbeat_micros
@@ -298,6 +308,7 @@ class MetadataLogSource:
     def _replace_image(self, snapshot: LoadedSnapshot, at: Micros) -> list[Observation]:
         """Replace the image by a KRaft snapshot; the changes before it are lost."""
         previous, image = self._image, self._empty()
+        image.learn_listener(self._advertised)
         image.load(snapshot.batches)
         if snapshot.leader is not None:
             leader = LeaderChange(controller=snapshot.leader.node, epoch=snapshot.leader.epoch)
@@ -318,6 +329,7 @@ class MetadataLogSource:
     def _begin_log(self) -> None:
         """Begin with another log, which does not contain what was read. Its times are later, so that they order."""
         newest, self._image = self._image.image_timestamp, self._empty()
+        self._image.learn_listener(self._advertised)
         self._image.image_timestamp = Micros(newest + 1)
         self._is_new_log = self._pending_report is not SnapshotReason.START
         self._pending_report = self._pending_report or SnapshotReason.HISTORY_LOST

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 NO_NODE: Final = -1
+_NOT_LEADER: Final = 6
 _ROUNDS: Final = 2
 
 
@@ -46,12 +47,13 @@ class Controllers:
 
     Attributes:
         target: the controller for the next request.
+        leader: who answered the last one.
         epoch: the newest known leader epoch, which a Fetch must carry. It never decreases, except by :meth:`learn`.
         failures: consecutive requests without success.
     """
 
     def __init__(self, fixed: Mapping[int, Address]) -> None:
-        self.target = NO_NODE
+        self.target = self.leader = NO_NODE
         self.epoch = 0
         self.failures = 0
         self._fixed = fixed
@@ -86,12 +88,14 @@ class Controllers:
         """Process an error response, which mostly contains the current leader.
 
         The leader in it is ignored when its epoch is older than the newest known one, when it was unreachable in this
-        very epoch (its followers still name it until the next election), or when its address is unknown.
+        very epoch (its followers still name it until the next election), or when its address is unknown. So is one that
+        is the target, and says that it does not lead: another controller answers at its address.
         """
         self.failures += 1
         self._addresses.update({} if self._fixed else response.nodes)
         leader = response.leader or Leader(NO_NODE, NO_NODE)
         is_usable = leader.epoch >= self.epoch and leader != self._unreachable_leader and leader.node in self._addresses
+        is_usable &= not self.is_misled(response)
         self.epoch = max(self.epoch, leader.epoch)
         self.target = leader.node if is_usable else self._next()
 
@@ -104,6 +108,16 @@ class Controllers:
         """Note that the target refuses connections, and try the next controller."""
         self._unreachable_leader = Leader(self.target, self.epoch)
         self.disconnected()
+
+    def is_misled(self, response: FetchResponseFields) -> bool:
+        """Return whether a refusal shows that another controller answers at the address of the target."""
+        leader = response.leader
+        return response.error == _NOT_LEADER and leader is not None and leader.node == self.target
+
+    def answered(self, response: FetchResponseFields) -> None:
+        """Note who leads: only the leader answers, and it says who it is, whatever its address stands for."""
+        leader = response.leader or Leader(NO_NODE, NO_NODE)
+        self.leader = self.target if leader.node < 0 else leader.node
 
     def served(self) -> None:
         """Note that the target responded as the leader."""
@@ -379,6 +393,7 @@ class Tail:
             self._committed_at = self._timer()
         elif self._timer() - self._committed_at > _COMMIT_MICROS:
             return self._without_majority(connection)
+        self._controllers.answered(response)
         loaded = None if result.snapshot is None else self._load(connection, result.snapshot)
         if self._snapshot_refusals < _REFUSALS:
             self._served(connection)
@@ -408,7 +423,7 @@ class Tail:
         if not self._is_serving:
             self._is_serving = True
             self._report(
-                f"reading the metadata log from controller {self._controllers.target} at {connection.address}, "
+                f"reading the metadata log from controller {self._controllers.leader} at {connection.address}, "
                 f"epoch {self._controllers.epoch}"
             )
 
@@ -424,8 +439,11 @@ class Tail:
     def _refused(self, response: messages.FetchResponseFields, connection: Connection) -> None:
         if response.error in _FORBIDDEN:
             raise PermissionDenied(CLUSTER_ACTION, self._bootstrap.controllers.grantee)
+        misled = f"the address of controller {self._controllers.target}, {connection.address}, leads to another one"
+        is_misled = self._controllers.is_misled(response)
         self._controllers.refused(response)
-        self._disconnect(f"{connection.address} responds with {for_code(response.error).message}")
+        error = f"{connection.address} responds with {for_code(response.error).message}"
+        self._disconnect(misled if is_misled else error)
 
     def _disconnect(self, error: str) -> None:
         """Close the connection, report it once, and pause with backoff: no controller is polled in a hot loop."""
@@ -454,7 +472,7 @@ class Tail:
             return None
         self._snapshot_refusals = 0
         self.position.restart(end)
-        return messages.read(data, end, Leader(self._controllers.target, epoch))
+        return messages.read(data, end, Leader(self._controllers.leader, epoch))
 
     def _count_refusals(self, count: int, connection: Connection, end: LogEnd, why: str) -> None:
         before, self._snapshot_refusals = self._snapshot_refusals, self._snapshot_refusals + count

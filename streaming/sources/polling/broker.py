@@ -18,7 +18,9 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId, synthetic_topic_id
 from streaming.errors import ConnectionRefused, InvalidObservation
 from streaming.sources.polling.view import ClusterView, PartitionView, in_order
+from streaming.sources.protocol import identity
 from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused
+from streaming.sources.protocol.identity import Node, Role
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, ByteReader
 from streaming.sources.source import monotonic
 
@@ -119,6 +121,7 @@ class ConnectedBroker:
         self.address = connection.address
         self._connection, self._decoder = connection, decoder
         self._cluster, self._stranger = cluster, stranger
+        self._answered_by: int | None = None
 
     def view(self) -> ClusterView:
         """Ask for what the metadata shows: without eligible leader replicas, and without what is not listed."""
@@ -136,8 +139,13 @@ class ConnectedBroker:
             by_name = self._metadata(sorted(vanished), MetadataDecoder()).topics
             topics += [topic for topic in by_name if topic.partitions]
             errors = {topic.name: topic.error for topic in by_name if not topic.partitions}
+        view = self._view(answer, topics)
+        if self._answered_by is None and monotonic() <= deadline:
+            self._answered_by = self._who_answers(view)
+        if self._answered_by is not None:
+            view = replace(view, answered_by=self._answered_by)
         return Answer(
-            self._with_elr(self._view(answer, topics), deadline),
+            self._with_elr(view, deadline),
             hidden=frozenset(name for name, error in errors.items() if error != UNKNOWN_TOPIC),
             denied=frozenset(name for name, error in errors.items() if error == TOPIC_AUTHORIZATION_FAILED),
         )
@@ -172,6 +180,14 @@ class ConnectedBroker:
             topic_ids={topic.name: topic.topic_id or synthetic_topic_id(cluster_id, topic.name) for topic in topics},
             partition_counts={topic.name: topic.partition_count for topic in topics},
         )
+
+    def _who_answers(self, view: ClusterView) -> int:
+        """Return the broker that answers; its address may lead to another one, so two may be the same."""
+        if view.answered_by < 0:
+            return view.answered_by
+        meant = Node(Role.BROKER, view.answered_by, view.cluster_id)
+        by = identity.responder(self._connection, meant, known_cluster=view.cluster_id)
+        return view.answered_by if by.is_meant is not False else self._stranger if by.node_id is None else by.node_id
 
     def _with_elr(self, view: ClusterView, deadline: Micros) -> ClusterView:
         """Add the eligible leader replicas of the partitions that may have any, or leave it unknown which they are.

@@ -29,11 +29,12 @@ from streaming.sources.protocol.connection import (
     ResourceConfig,
     describe_configs,
 )
+from streaming.sources.protocol.identity import require_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from streaming.contracts.identifiers import BrokerId, Micros
+    from streaming.contracts.identifiers import Micros
     from streaming.sources.permissions import Permission
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection, DescribedValue, Dial
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _OWN: Final = 1  # as Kafka numbers where a value comes from
 _UNKNOWN: Final = -1  # Kafka's error code
 _AUTHORIZATION_FAILED: Final = frozenset({29, CLUSTER_AUTHORIZATION_FAILED})  # of a topic, of the cluster
+_ANOTHER_BROKER: Final = 42  # what a broker responds that is asked for the configuration of another one
 _BATCH: Final = 200  # topics per request
 
 
@@ -206,14 +208,16 @@ class DescribedConfigs:
 
     def __init__(self, dial: Dial, bootstrap: Sequence[Address], *, name: str, seconds: float) -> None:
         self._brokers: Mapping[int, Address] = {}
+        self._cluster_id: str | None = None
         self._dial, self._seconds = dial, seconds
         self._bootstrap, self._turns = bootstrap, AddressRotation(bootstrap)
         self._connection: Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"{name} configurations")
 
-    def at(self, brokers: Mapping[BrokerId, tuple[str, int]]) -> DescribedConfigs:
-        """Ask these brokers from now on, and return itself."""
-        self._brokers = {broker: Address(*at) for broker, at in brokers.items()}
+    def at(self, view: ClusterView) -> DescribedConfigs:
+        """Ask the brokers of a view from now on, and none of another cluster; return itself."""
+        self._brokers = {broker: Address(*at) for broker, at in view.brokers.items()}
+        self._cluster_id = view.cluster_id
         return self
 
     def describe(self, resources: Sequence[Described]) -> Responses:
@@ -261,6 +265,7 @@ class DescribedConfigs:
             try:
                 connection = self._dial(address, response_seconds=self._seconds)
                 try:
+                    require_cluster(connection, self._cluster_id)
                     return connection, _described(connection, resources)
                 except BaseException:
                     connection.close()
@@ -277,4 +282,8 @@ class DescribedConfigs:
 
 def _described(connection: Connection, resources: Sequence[Described]) -> dict[str, ResourceConfig]:
     kind = resources[0].kind
-    return describe_configs(connection, kind, [each.name for each in resources], _KEYS[kind])
+    described = describe_configs(connection, kind, [each.name for each in resources], _KEYS[kind])
+    other = next((each for each in described.values() if each.error == _ANOTHER_BROKER), None)
+    if kind is Resource.BROKER and other is not None:
+        raise ConnectionRefused(f"{connection.address} does not lead to broker {resources[0].name}")
+    return described

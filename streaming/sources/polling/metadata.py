@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streaming.contracts.identifiers import Micros, synthetic_topic_id
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_TOPICS, PROBE_PREFIX, PermissionDenied, Probe
-from streaming.sources.polling.view import RECHECK_AFTER, ClusterView, Uncertainty, goes_back, may_be_stale
+from streaming.sources.polling.view import (
+    LONGEST_DOUBT,
+    RECHECK_AFTER,
+    ClusterView,
+    Uncertainty,
+    goes_back,
+    may_be_stale,
+)
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import ServiceRefused
+from streaming.sources.protocol.identity import Node, Responder, Role, WrongNode
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -101,6 +109,7 @@ class MetadataRound:
         self._refusal: ConnectionRefused | None = None
         self._others_refusal: ConnectionRefused | None = None
         self._elsewhere_due, self._is_elsewhere = Timer(ELSEWHERE_EVERY), False
+        self._cluster = OwnCluster()
 
     def ask(self, before: ClusterView | None) -> None:
         """Send the request, unless one is in flight; to another broker while the last response may be stale.
@@ -117,6 +126,7 @@ class MetadataRound:
         )
         is_probed = self._is_elsewhere and self._probe.take_due(now)
         self._listed_before = names - self._unasked | ({self._probe.name} if is_probed else frozenset())
+        self._cluster.expect(None if before is None else before.cluster_id)
         self._deadline = Micros(monotonic() + self._micros)
         is_other = self._broker is None or self._doubt.needs_recheck or self._is_elsewhere
         connected = None if self._broker is None else self._broker.address
@@ -210,7 +220,7 @@ class MetadataRound:
             return
         view = replace(_completed(view, last, hidden), is_partial=self._others_refusal is not None)
         self._doubt, self._held = Uncertainty(), TimedView(view, began, ended)
-        self._reassignments.ask(self._turns.next(None, is_asked=False))
+        self._reassignments.ask(self._turns.next(None, is_asked=False), view.cluster_id)
 
     def _clusters_beside(self, address: Address, view: ClusterView) -> dict[Address, ClusterId]:
         """Ask the bootstrap servers that are none of the brokers that a view lists of which cluster they are."""
@@ -253,7 +263,7 @@ class MetadataRound:
         ended = [request for request in self._in_flight if request.done()]
         self._in_flight = [request for request in self._in_flight if request not in ended]
         for request in ended:
-            failure = request.exception()
+            failure = request.exception() or self._cluster.refusal_of(request.result(), self._turns.advertised)
             if failure is None:
                 self._in_flight += ended[ended.index(request) + 1 :]
                 return self._accepted(request.result())
@@ -280,6 +290,7 @@ class MetadataRound:
         elif len(self._in_flight) < _MAX_IN_FLIGHT and (is_failed or now - self._requested_at > _SLOW_AFTER):
             self._submit_next()
         if not self._in_flight and not self._doubt.needs_recheck:
+            self._cluster.end_round(self._failures)
             raise next((each for each in self._failures if isinstance(each, ServiceRefused)), None) or (
                 self._failures[0] if self._failures else ConnectionRefused("no broker responds in time")
             )
@@ -289,6 +300,41 @@ class MetadataRound:
         for request in self._in_flight:
             request.add_done_callback(_hang_up)
         self._in_flight = []
+
+
+class OwnCluster:
+    """The cluster that is polled: an address may lead to another one, but all do only where it was rebuilt."""
+
+    def __init__(self) -> None:
+        self._id: ClusterId | None = None
+        self._answered: dict[Address, ClusterId] = {}
+        self._is_any, self._others = False, 0
+        self._missed_since: Micros | None = None
+
+    def expect(self, cluster_id: ClusterId | None) -> None:
+        """Expect answers of this cluster in the next round, None for any."""
+        self._id, self._others = cluster_id, 0
+
+    def refusal_of(self, response: _Response, advertised: Collection[Address]) -> ServiceRefused | None:
+        """Hang up on a broker of another cluster, and return its refusal; None for one of this cluster."""
+        view, address = response.answer.view, response.broker.address
+        if self._is_any or self._id in {None, view.cluster_id}:
+            self._answered, self._is_any, self._missed_since = {address: view.cluster_id}, False, None
+            return None
+        response.broker.close()
+        self._others += 1
+        if address not in advertised and self._answered:
+            return several_clusters({**self._answered, address: view.cluster_id})
+        meant, answered_by = Node(Role.BROKER, None, str(self._id)), view.answered_by
+        by = Responder(meant, False, answered_by if answered_by >= 0 else None, view.cluster_id, Role.BROKER)
+        return WrongNode(address, by)
+
+    def end_round(self, failures: Sequence[BaseException]) -> None:
+        """Take any cluster next if all who answer are of another one; while some do not answer, only after a while."""
+        if self._others:
+            now = monotonic()
+            self._missed_since = self._missed_since or now
+            self._is_any = len(failures) <= self._others or now - self._missed_since > LONGEST_DOUBT
 
 
 def others_denied(view: ClusterView) -> PermissionDenied:

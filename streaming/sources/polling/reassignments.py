@@ -16,6 +16,7 @@ from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_CLUSTER, PermissionDenied
 from streaming.sources.polling.view import Reassignment
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, ServiceRefused
+from streaming.sources.protocol.identity import WrongNode, require_cluster
 from streaming.sources.source import monotonic
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ReassignmentsRound:
         self.refusal: ConnectionRefused | None = None
         self._dial, self._seconds = dial, seconds
         self._servers: list[Address] = []
+        self._cluster_id: str | None = None
         self._next = 0
         self._connection: Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"{name} reassignments")
@@ -50,15 +52,16 @@ class ReassignmentsRound:
         self._is_late = False
         self._last: Reassignments | None = None
 
-    def ask(self, servers: Sequence[Address]) -> None:
+    def ask(self, servers: Sequence[Address], cluster_id: str | None = None) -> None:
         """Send the request, unless one is outstanding; its answer is of a later time than what was read before.
 
         Args:
             servers: the brokers of the cluster, and others that lead to any of them.
+            cluster_id: of the cluster; a broker of another one is not asked.
         """
         self._is_late = self._response is not None
         if self._response is None and servers:
-            self._servers = list(servers)
+            self._servers, self._cluster_id = list(servers), cluster_id
             self._asked_at = monotonic()
             self._response = self._thread.submit(self._ask)
 
@@ -85,7 +88,8 @@ class ReassignmentsRound:
         if failure is None:
             self._last, self.refusal = response.result(), None
             return {**(before or {}), **self._last}
-        self.refusal = failure if isinstance(failure, ServiceRefused) else self.refusal
+        if isinstance(failure, ServiceRefused) and not isinstance(failure, WrongNode):  # which the samples report
+            self.refusal = failure
         self._last = None
         if not isinstance(failure, ConnectionRefused):
             raise failure
@@ -103,6 +107,7 @@ class ReassignmentsRound:
                 self._next += 1
                 server = self._servers[self._next % len(self._servers)]
                 self._connection = self._dial(server, response_seconds=self._seconds)
+                require_cluster(self._connection, self._cluster_id)
             return listed(self._connection, self._seconds)
         except ConnectionRefused:
             self._hang_up()

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from streaming.contracts.identifiers import BrokerId
     from streaming.sources.protocol.addresses import Peers
 
 HOUR: Final = Micros(3_600_000_000)
@@ -149,10 +148,9 @@ class AdminSource:
         return None if self._last is None else self._last.view.cluster_id
 
     @property
-    def hosts(self) -> dict[BrokerId, str]:
-        """The host of each broker that was listed last, as its listener advertises it."""
-        brokers = {} if self._last is None else self._last.view.brokers
-        return {broker: host for broker, (host, _) in brokers.items()}
+    def view(self) -> ClusterView | None:
+        """What was polled last; None before that."""
+        return None if self._last is None else self._last.view
 
     def request_full_report(self) -> None:
         """Send a full report with the next poll of the metadata, and every configuration with the next ones."""
@@ -182,7 +180,7 @@ class AdminSource:
                 return
             everything = self._everything_due.take_due(moment)
             view = self._last.view
-            self._configs.ask(self._described.at(view.brokers), view, now, everything=everything)
+            self._configs.ask(self._described.at(view), view, now, everything=everything)
 
     def _take(self, now: Micros, skew: int) -> list[Observation]:
         """Return the observations of every response that has arrived."""

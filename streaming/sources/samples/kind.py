@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_chec
 from streaming.contracts.identifiers import Micros
 from streaming.errors import ConnectionRefused
 from streaming.sources.protocol.connection import ServiceRefused
+from streaming.sources.protocol.identity import WrongNode
+from streaming.sources.source import AT_ONCE, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     """Takes the connection; None where there is no address to connect to."""
 
 _AT_ONCE: Final = 32  # brokers; more than that only wait where so many hang
+WRONG_MICROS: Final = 10_000_000
+"""So long an address that led to another node is not tried again."""
 
 
 class BrokerAnswer(NamedTuple):
@@ -59,6 +63,8 @@ class _Line:
     waiting: deque[tuple[str, Micros, Work]] = field(default_factory=deque)
     kinds: set[str] = field(default_factory=set)
     connection: Connection | None = None
+    wrong: WrongNode | None = None
+    believed_until: Micros = AT_ONCE
     is_busy: bool = False
     is_closed: bool = False
 
@@ -66,17 +72,27 @@ class _Line:
 class BrokerCalls:
     """Puts questions to brokers, and keeps the answers until they are taken.
 
-    Invariant: of one kind at most one question is outstanding at a broker.
+    Invariants: of one kind at most one question is outstanding at a broker; no question is put to another broker than
+    the one that it is for.
 
     Args:
         dial: opens a connection.
+        require: is asked once per connection whether it leads to the broker; raises ``WrongNode`` if not.
         name: prefix of the threads' names.
         seconds: timeout of each request.
         ahead: the kind of question that is put before those that wait.
     """
 
-    def __init__(self, dial: Dial, *, name: str, seconds: float, ahead: str = "") -> None:
-        self._dial, self._seconds, self._ahead = dial, seconds, ahead
+    def __init__(
+        self,
+        dial: Dial,
+        *,
+        name: str,
+        seconds: float,
+        ahead: str = "",
+        require: Callable[[Connection, BrokerId], object] = lambda *_: None,
+    ) -> None:
+        self._dial, self._seconds, self._ahead, self._require = dial, seconds, ahead, require
         self._threads = ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix=name)
         self._answers: queue.SimpleQueue[BrokerAnswer | Exception] = queue.SimpleQueue()
         self._lock = Lock()
@@ -165,18 +181,36 @@ class BrokerCalls:
         had_connection = line.connection is not None
         while True:
             try:
-                if line.connection is None and line.address is not None:
-                    line.connection = self._dial(line.address, response_seconds=self._seconds)
+                self._connect(broker, line)
                 return BrokerAnswer(kind, broker, asked_at, work(line.connection))
+            except WrongNode as refusal:
+                _hang_up(line)
+                if refusal is not line.wrong:
+                    line.wrong, line.believed_until = refusal, Micros(monotonic() + WRONG_MICROS)
+                return BrokerAnswer(kind, broker, asked_at, refusal=refusal)
             except ServiceRefused as refusal:
                 return BrokerAnswer(kind, broker, asked_at, refusal=refusal)
             except ConnectionRefused as refusal:
-                if line.connection is not None:
-                    line.connection.close()
-                    line.connection = None
+                _hang_up(line)
                 if not had_connection:
                     return BrokerAnswer(kind, broker, asked_at, refusal=refusal)
                 had_connection = False
+
+    def _connect(self, broker: BrokerId, line: _Line) -> None:
+        """Connect, unless there is a connection; an address that led to another broker is not tried for a while."""
+        if line.connection is not None or line.address is None:
+            return
+        if line.wrong is not None and monotonic() < line.believed_until:
+            raise line.wrong.with_traceback(None)
+        line.connection = self._dial(line.address, response_seconds=self._seconds)
+        self._require(line.connection, broker)
+        line.wrong = None
+
+
+def _hang_up(line: _Line) -> None:
+    if line.connection is not None:
+        line.connection.close()
+        line.connection = None
 
 
 if TYPE_CHECKING:

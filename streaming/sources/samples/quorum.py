@@ -14,6 +14,7 @@ from streaming.contracts.identifiers import BrokerId, Micros, Offset
 from streaming.contracts.samples import QuorumMemberObserved
 from streaming.sources.permissions import DESCRIBE_CLUSTER, PermissionDenied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, ServiceRefused
+from streaming.sources.protocol.identity import WrongNode
 from streaming.sources.protocol.quorum_messages import Quorum, describe_quorum_request, read_quorum
 from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import Timer
@@ -82,9 +83,8 @@ class QuorumKind:
         A leader of an older epoch may not know yet that it is none any more: it is believed if it says so again.
         """
         quorum: Quorum | None = answer.value
-        if isinstance(answer.refusal, ServiceRefused) or (
-            answer.refusal is None and (quorum is None or not quorum.error)
-        ):
+        is_final = isinstance(answer.refusal, ServiceRefused) and not isinstance(answer.refusal, WrongNode)
+        if is_final or (answer.refusal is None and (quorum is None or not quorum.error)):
             self._answered, self._left = answer.broker, []
         elif self._left:
             self._due.expire()

@@ -19,6 +19,7 @@ from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.metadata import AddressRotation
 from streaming.sources.protocol.addresses import Address, Peers, parse_servers
 from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused, dialer
+from streaming.sources.protocol.identity import Node, Role, WrongNode, require
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups.groups import GroupsKind
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from streaming.sources.append_times import AppendTimes
     from streaming.sources.permissions import Grantee
     from streaming.sources.polling.view import ClusterView
-    from streaming.sources.protocol.connection import Dial
+    from streaming.sources.protocol.connection import Connection, Dial
     from streaming.sources.samples.kind import BrokerAnswer, Kind, Work
 
 METADATA: Final = "metadata"
@@ -86,7 +87,7 @@ class SamplesSource:
         self._turns = AddressRotation(servers)
         self._unreached: list[Address] = []
         self._view_of = ConnectedBrokers(dial, cluster=cluster, seconds=seconds).view
-        self._calls = BrokerCalls(dial, name=name, seconds=seconds, ahead=SPEED)
+        self._calls = BrokerCalls(dial, name=name, seconds=seconds, ahead=SPEED, require=self._require)
         self._new_kinds, self._kinds = new_kinds, list(new_kinds())
         self._view: ClusterView | None = None
         self._view_due, self._view_until = Timer(view_micros), AT_ONCE
@@ -94,6 +95,7 @@ class SamplesSource:
         self._refusals: list[ConnectionRefused] = []
         self._say, self._is_too_old = report, False
         self._raised: dict[tuple[str, BrokerId], str] = {}
+        self._wrong: set[BrokerId] = set()
 
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Return the samples that have arrived, or wait for some for at most a second.
@@ -126,6 +128,12 @@ class SamplesSource:
 
     def _next_times(self) -> list[Micros]:
         return [] if self._view is None else [max(self._view_until, kind.next_at) for kind in self._kinds]
+
+    def _require(self, connection: Connection, broker: BrokerId) -> None:
+        """Check that a broker answers at its address; who answers for the view may be any."""
+        view = self._view
+        if broker >= 0 and view is not None:
+            require(connection, Node(Role.BROKER, broker, view.cluster_id))
 
     def _ask_due(self, skew: int) -> None:
         moment = monotonic()
@@ -175,6 +183,9 @@ class SamplesSource:
             return
         view: ClusterView = answer.value
         if self._view is not None and self._view.cluster_id != view.cluster_id:
+            if self._unreached:  # an address may be another cluster's now; if all are, the cluster was rebuilt
+                self._ask_for_view(skew)
+                return
             self._kinds = list(self._new_kinds())
         elif self._view is not None and self._unreached and _is_older(view, self._view):
             self._ask_for_view(skew)
@@ -185,6 +196,11 @@ class SamplesSource:
 
     def _note(self, answer: BrokerAnswer, refusal: ConnectionRefused | None) -> None:
         """Raise what is missing once, and again if it was there meanwhile; that a broker does not answer, never."""
+        if isinstance(answer.refusal, WrongNode):
+            self._wrong.add(answer.broker)
+        elif answer.refusal is None and answer.broker in self._wrong:
+            self._wrong.remove(answer.broker)
+            self._say(f"{self.name}: the address of broker {answer.broker} leads to that broker again")
         asked = answer.kind, answer.broker
         sentence = str(refusal) if isinstance(refusal, ServiceRefused) else ""
         if sentence and sentence not in self._raised.values():

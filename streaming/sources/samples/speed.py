@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
 from streaming.contracts.sample_blocks import speeds_in_block
 from streaming.contracts.samples import BrokerSpeedObserved
+from streaming.sources.protocol.identity import WrongNode
 from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.samples.offsets import API_KEY, HIGH_WATERMARK, NEWEST, list_offsets
 from streaming.sources.source import Timer, monotonic
@@ -65,7 +66,7 @@ def response_micros(connection: Connection) -> int | None:
 class _Round(NamedTuple):
     """A round that is over: response times and those of appends in microseconds, and the pairs."""
 
-    times: Mapping[BrokerId, Sequence[int]]
+    times: dict[BrokerId, list[int]]
     pairs: Mapping[BrokerId, PairCounts]
     append_micros: Mapping[BrokerId, int]
 
@@ -108,10 +109,16 @@ class SpeedKind:
             ask(KIND, broker, response_micros)
 
     def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:  # noqa: ARG002 - the interface
-        """Note the time; return the last round if it is over and not returned yet, without who showed no time."""
+        """Note the time; return the last round if it is over and not returned yet, without who showed no time.
+
+        It is not known since when another broker has answered in the place of one: nothing of its round counts.
+        """
         if answer.refusal is None and answer.value is not None:
             self._times.setdefault(answer.broker, []).append(answer.value)
         ended, self._ended = self._ended, None
+        if isinstance(answer.refusal, WrongNode):
+            for times in (self._times, {} if ended is None else ended.times):
+                times.pop(answer.broker, None)
         speeds = [] if ended is None else [
             BrokerSpeedObserved(
                 **envelope,

@@ -272,8 +272,9 @@ class Node:
         if snapshot is not None:
             content.snapshot_id = part.SnapshotId(end_offset=snapshot.offset, epoch=snapshot.epoch)
         nodes = []
-        if error in {6, 74, 75}:
+        if error in {0, 6, 74, 75}:
             content.current_leader = part.LeaderIdAndEpoch(leader_id=quorum.leader, leader_epoch=quorum.epoch)
+        if error in {6, 74, 75}:
             (moved, *_), endpoint = quorum.listeners.values(), FetchResponse.NodeEndpoint
             ports = {one: moved or other.port for one, other in quorum.nodes.items()}
             nodes = [endpoint(node_id=one, host="127.0.0.1", port=port, rack=None) for one, port in ports.items()]

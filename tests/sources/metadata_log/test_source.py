@@ -768,6 +768,23 @@ def test_controllers_that_advertise_what_is_not_reached_are_read_where_configure
     seen.follow(batch(192, 2, NO_OP))
 
 
+def test_of_crossed_controllers_the_leader_is_who_says_so_whatever_its_address_stands_for(
+    quorum: Any, watch: Any
+) -> None:
+    port = {number: node.port for number, node in quorum.nodes.items()}
+    crossed = {1: Address("127.0.0.1", port[2]), 2: Address("127.0.0.1", port[1])}
+    quorum.compact(5_000)
+    quorum.append(batch(5_000, 1, NO_OP))
+    seen = watch(controllers=ControllerAddresses(by_node=crossed))
+    seen.reach()
+    assert f"reading the metadata log from controller 1 at 127.0.0.1:{port[1]}, epoch 1" in seen.lines
+    assert seen.controllers() == [(1, 1)]
+    seen.tail._disconnect("for a test")
+    seen.tail._controllers.target = 1
+    seen.follow(batch(5_001, 1, NO_OP))
+    assert seen.tail._last_error == f"the address of controller 1, 127.0.0.1:{port[2]}, leads to another one"
+
+
 def unread(seen: Watch) -> list[str]:
     return [line for line in seen.lines if "no data from the metadata log" in line]
 
