@@ -244,7 +244,8 @@ def _(observed: ControllerObserved, draft: Draft) -> None:
         controller_epoch=observed.controller_epoch,
         controller_changes=cluster.controller_changes + (not is_first),
     )
-    detail = f"controller {cluster.controller} to {observed.controller}, epoch {observed.controller_epoch}"
+    to = "again" if observed.controller == cluster.controller else f"to {observed.controller}"
+    detail = f"controller {cluster.controller} {to}, epoch {observed.controller_epoch}"
     identity = f"{observed.cluster_id}/controller/{observed.controller_epoch}"
     events: list[PendingEvent] = (
         [] if is_first else [(EventKind.CONTROLLER_CHANGE, BrokerId(observed.controller), detail)]

@@ -222,6 +222,14 @@ def test_a_controller_that_fails_over_is_an_event(story: Story) -> None:
     assert (state.clusters["cluster-1"].controller, state.clusters["cluster-1"].controller_changes) == (102, 1)
 
 
+def test_a_controller_that_restarts_is_elected_again_and_no_other_one(story: Story) -> None:
+    story.controller(101, 1)
+    story.snapshot()
+    story.later().controller(101, 2)
+    _, changes = run(story.seen)
+    assert [event.detail for change in changes for event in change.events] == ["controller 101 again, epoch 2"]
+
+
 def _renumbered(observations: Sequence[Observation], source: str) -> list[Observation]:
     return [replace(item, source=source, sequence=n) for n, item in enumerate(observations, start=1)]
 

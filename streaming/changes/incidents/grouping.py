@@ -271,6 +271,7 @@ class IncidentFold:
         if EventKind.CONTROLLER_CHANGE in row.events:
             incident = self._incidents.open_standalone(Family.CONTROLLER, row)
             incident.controllers.add(abs(context.controller))  # the model's have negative addresses
+            incident.elected.add(abs(row.controller))
             self._incidents.record(incident, row)
         context.follow(row)
 
@@ -478,8 +479,8 @@ def absorb(incident: Incident, other: Incident) -> None:
         setattr(incident, name, max(getattr(incident, name), getattr(other, name)))
     for name in ("blamed", "departures", "verdicts", "causes", "counts"):
         getattr(incident, name).update(getattr(other, name))
-    sets = "lost planned announced work disks unclean_left harmed_by overdue controllers refused leaderless unknown"
-    for name in (*sets.split(), "moving"):
+    sets = "lost planned announced work disks unclean_left harmed_by overdue refused leaderless unknown"
+    for name in (*sets.split(), "controllers", "elected", "moving"):
         getattr(incident, name).update(getattr(other, name))
     incident.downs = sorted((*incident.downs, *other.downs), key=lambda down: (down.at, down.broker))
     incident.episode = merged_episode(incident.episode, other.episode)
