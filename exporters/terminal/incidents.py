@@ -45,14 +45,14 @@ def read_incidents(tables: Place) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["closed_at"] is not None, -row["opened_at"], row["incident_id"]))
 
 
-def last_observed(tables: Place) -> list[Row]:
+def last_observed(tables: Place, unreadable: UnreadableTables) -> list[Row]:
     """Read when each cluster was observed last: its id, its name, and ``newest`` in microseconds; none before that."""
-    table = open_ours(tables, SOURCE_PROGRESS)
-    if table is None:
-        return []
-    columns = columns_of(query(table, _LAST_OBSERVED), ("cluster_id", "cluster", "newest"))
-    rows = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
-    return [row for row in rows if row["newest"] is not None]
+    with unreadable.collected():
+        if (table := open_ours(tables, SOURCE_PROGRESS)) is not None:
+            columns = columns_of(query(table, _LAST_OBSERVED), ("cluster_id", "cluster", "newest"))
+            rows = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+            return [row for row in rows if row["newest"] is not None]
+    return []
 
 
 def read_names(tables: Place, unreadable: UnreadableTables) -> dict[str, str]:

@@ -78,10 +78,8 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     changed_since = None if since is None else output.clock.read(since)
     rows, unreadable = read_incidents(folder), UnreadableTables()
     stale_after = load(config_file).export.stale_after
-    observed = list[Row]()
     with until_closed():
-        with unreadable.collected():
-            observed = last_observed(folder)
+        observed = last_observed(folder, unreadable)
         names = read_names(folder, unreadable)
         of_cluster = partial(is_of, patterns_of(*(cluster or ())), names)
         if incident is not None:

@@ -163,7 +163,7 @@ def broker_missing(before: BrokerState, observed: SnapshotEnd, draft: Draft) -> 
     if offset is not None and newest_offset is not None and offset < newest_offset:
         return
     if observed.source_kind is SourceKind.POLL:
-        after = before._replace(is_fenced=True)
+        after = before._replace(is_fenced=True, is_unseen=None)
     else:
         after = before._replace(is_registered=False)
     if after != before:
@@ -182,14 +182,15 @@ def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerS
         if is_new or getattr(observed, name) is not None
     }
     if observed.source_kind is SourceKind.POLL:
-        # A broker lists the brokers it takes for alive: that is all that a poll reports. What the metadata log said of
-        # an earlier shutdown is not known to hold any more.
+        # A broker lists the brokers it takes for alive, and ISRs name others: that is all that a poll reports. What the
+        # metadata log said of an earlier shutdown is not known to hold any more.
         reported |= {"is_fenced": False, "is_shutting_down": None}
     offset = observed.metadata_offset
     return with_return(
         current._replace(
             **reported,
             is_registered=observed.registered,
+            is_unseen=observed.unseen,
             broker_metadata_offset=current.broker_metadata_offset if offset is None or observed.in_snapshot else offset,
         )
     )

@@ -208,7 +208,10 @@ class TopicRemoved(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerObserved(Observation):
-    """The state of one broker after a step, or in a snapshot or poll. A poller leaves what it cannot see None."""
+    """The state of one broker after a step, or in a snapshot or poll. A poller leaves what it cannot see None.
+
+    ``unseen``: it is unfenced, and has no listener of the name that is polled: nothing else can be asked of it.
+    """
 
     kind: ClassVar[str] = "broker"
 
@@ -223,6 +226,7 @@ class BrokerObserved(Observation):
     log_dirs: tuple[str, ...] | None = None
     host: str | None = None
     port: int | None = None
+    unseen: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

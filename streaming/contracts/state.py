@@ -40,7 +40,7 @@ class PartitionState(NamedTuple):
     last_known_elr: Annotated[tuple[BrokerId, ...], "last known leader, while no replica is eligible"] = ()
     adding_replicas: Annotated[tuple[BrokerId, ...], "replicas that a reassignment adds"] = ()
     removing_replicas: Annotated[tuple[BrokerId, ...], "replicas that a reassignment removes"] = ()
-    leader: Annotated[BrokerId, "leading broker, -1 for none"] = NO_LEADER
+    leader: Annotated[BrokerId, "leading broker, -1 for none, -2 for one that the source cannot see"] = NO_LEADER
     # Never decreases; grows by one with each election. A poll may not see it.
     leader_epoch: Annotated[int | None, "leader epoch; null where the source cannot see it"] = None
     # Grows by exactly one with each change, so a jump of n says that n - 1 changes were missed (KIP-631).
@@ -107,6 +107,9 @@ class BrokerState(NamedTuple):
         None
     )
     maintenance_leases: Annotated[str | None, "leases that the job needs to continue with, as JSON"] = None
+    is_unseen: Annotated[
+        bool | None, "true: unfenced, and without a listener of the name that is polled, so nothing else is seen of it"
+    ] = None
 
 
 class ClusterState(NamedTuple):

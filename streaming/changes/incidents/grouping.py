@@ -157,7 +157,8 @@ class IncidentFold:
         incident.blamed.update(blamed)
         is_up = FAMILY_OF.get(row.cause or "") is Family.LAG and family not in (Family.LOSS, Family.UNCLEAN)
         is_up &= not all(map(self.contexts[row.cluster_id].is_down, gone))
-        reporter = row.leader if row.left and (is_up or family is Family.LAG) else NO_LEADER
+        is_reported = row.left and row.leader >= 0 and (is_up or family is Family.LAG)
+        reporter = row.leader if is_reported else NO_LEADER
         incident.departures.update((reporter, each) for each in gone)
         if not HARM.isdisjoint(row.events):
             incident.harmed_by.update(gone)

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streaming.contracts.identifiers import Micros, synthetic_topic_id
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_TOPICS, PermissionDenied
-from streaming.sources.polling.view import RECHECK_AFTER, ClusterView, Uncertainty, goes_back, may_be_stale
+from streaming.sources.polling.view import (
+    RECHECK_AFTER,
+    ClusterView,
+    Uncertainty,
+    goes_back,
+    may_be_stale,
+    with_leaders,
+)
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.source import Timer, monotonic
@@ -290,7 +297,7 @@ def _completed(view: ClusterView, before: ClusterView | None, hidden: frozenset[
         for name, topic_id in view.topic_ids.items()
     }
     return replace(
-        view,
+        with_leaders(view, before) if view.unseen else view,
         hidden=hidden,
         topics={**view.topics, **{name: before.topics[name] for name in hidden}},
         topic_ids={**ids, **{name: before.topic_ids[name] for name in hidden}},
