@@ -343,8 +343,7 @@ def election_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReaso
 def source_reasons(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) -> Iterator[HealthReason]:
     """Yield whether no controller leads the quorum, or the metadata log is not read any more."""
     if (lost := lost_log(cluster, now, stale_after_seconds)) is not None:
-        things = ("metadata quorum",) if lost.condition is Condition.NO_CONTROLLER else lost.sources
-        yield from reason_of(lost.condition, things, str, since=lambda _: lost.since, age_seconds=lost.age_seconds)
+        yield from reason_of(lost.condition, lost.things, str, since=lambda _: lost.since, age_seconds=lost.age_seconds)
 
 
 def _oldest(moments: Iterable[int], now: int) -> float | None:

@@ -104,6 +104,11 @@ def log_replaced(observed: SnapshotBegin, draft: Draft) -> bool:
     return True
 
 
+def is_of_quorum(observed: ControllerObserved) -> bool:
+    """Return whether an observation is an answer about the quorum, or that there is none."""
+    return observed.voters is not None or observed.is_led is not None
+
+
 def quorum_stepped(observed: ControllerObserved, draft: Draft) -> None:
     """Take over the voters of the controller quorum; of the same ones only that they were reported, once a minute.
 
@@ -115,10 +120,13 @@ def quorum_stepped(observed: ControllerObserved, draft: Draft) -> None:
         before = None  # the clock of who reported that was ahead
     if not cluster.has_baseline or (before is not None and at < before):
         return
-    is_same = (observed.voters, observed.caught_up) == (cluster.quorum_voters, cluster.quorum_caught_up)
+    voters = cluster.quorum_voters if observed.voters is None else observed.voters
+    after = cluster._replace(
+        quorum_voters=voters, quorum_caught_up=observed.caught_up, quorum_observed_at=at, is_quorum_led=observed.is_led
+    )
+    is_same = after._replace(quorum_observed_at=before) == cluster
     if is_same and before is not None and at - before < QUORUM_REPEATED:
         return
-    after = cluster._replace(quorum_voters=observed.voters, quorum_caught_up=observed.caught_up, quorum_observed_at=at)
     cluster_stepped(after, observed, draft, ())
 
 

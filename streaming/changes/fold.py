@@ -79,6 +79,7 @@ from streaming.changes.cluster_steps import (
     change_primary_source,
     cluster_stepped,
     configured,
+    is_of_quorum,
     log_replaced,
     next_broker,
     quorum_stepped,
@@ -228,12 +229,17 @@ def _(observed: MaintenanceObserved, draft: Draft) -> None:
 
 @_apply.register
 def _(observed: ControllerObserved, draft: Draft) -> None:
-    if observed.voters is not None:
+    if is_of_quorum(observed):
         quorum_stepped(observed, draft)
-    if observed.voters is not None and observed.source_kind is SourceKind.NONE:
-        return
     cluster = draft.cluster(observed)
-    if not may_order(cluster, observed) or observed.controller_epoch < (cluster.controller_epoch or 0):
+    if is_of_quorum(observed) and observed.source_kind is SourceKind.NONE:
+        # The log names the controller where it can be read, in its order; else who leads is what brokers say.
+        if not observed.is_led or not cluster.has_baseline or cluster.primary_source is SourceKind.METADATA_LOG:
+            return
+    elif not may_order(cluster, observed):
+        draft.drop(observed)
+        return
+    if observed.controller_epoch < (cluster.controller_epoch or 0):
         draft.drop(observed)
         return
     if (observed.controller, observed.controller_epoch) == (cluster.controller, cluster.controller_epoch):

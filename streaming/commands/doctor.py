@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -250,9 +250,24 @@ def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
             topics = next((len(one.topic_ids) for one in full if isinstance(one, SnapshotEnd)), None)
             have = "" if topics is None else f" with {numbered(topics, 'topic')}"
             yield Status.OK, f"the metadata log can be read{have}: every change is recorded with its cause"
+            yield from ((Status.WARNING, sentence) for sentence in _without_address(settings))
             for one in full:
                 if isinstance(one, BrokerObserved) and one.registered and one.fenced:
                     yield Status.WARNING, f"broker {one.broker} is fenced: {_NOT_UP}"
+
+
+def _without_address(settings: Settings) -> Iterator[str]:
+    """Name the voters without an address where addresses are fixed: each of them may lead next."""
+    from streaming.sources.metadata_log.opening import bootstrap_of
+
+    if fixed := settings.cluster.controllers.addresses:
+        with suppress(ConnectionRefused):
+            missing = sorted(bootstrap_of(settings).quorum().voters.keys() - set(map(int, fixed)))
+            for voter in missing:
+                yield (
+                    f"controller {voter} is a voter, and has no address in cluster.controllers.addresses: while it "
+                    "leads, the metadata log cannot be read; add it"
+                )
 
 
 def _full_report(source: MetadataLogSource) -> list[Observation]:

@@ -233,7 +233,9 @@ class BrokerObserved(Observation):
 class ControllerObserved(Observation):
     """Leader of the metadata quorum, and its raft epoch; the voters, where the source sees them (DescribeQuorum).
 
-    ``voters`` None: not seen. ``caught_up`` None: it is unknown which of them have what the leader has.
+    ``voters`` None: not seen. ``caught_up`` None: it is unknown which of them have what the leader has. ``is_led``, of
+    a source that asks brokers: whether one of them named a leader; None: it is unknown, as they may not be asked.
+    Without a leader ``controller`` is the last one, or -1.
     """
 
     kind: ClassVar[str] = "controller"
@@ -243,6 +245,7 @@ class ControllerObserved(Observation):
     controller_epoch: int
     voters: tuple[int, ...] | None = None
     caught_up: tuple[int, ...] | None = None
+    is_led: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,10 @@ class PartitionState(NamedTuple):
     is_diskless: Annotated[bool, "its records are in an object store (KIP-1150): its ISR means nothing"] = False
 
 
+QUORUM_FRESH: Final = 180_000_000
+"""Age up to which an answer about the quorum counts: asked for each half minute, and written down once a minute."""
+
+
 class BrokerState(NamedTuple):
     """One broker, as far as the source can see it; None is unknown."""
 
@@ -149,6 +153,9 @@ class ClusterState(NamedTuple):
     broker_session_timeout_ms: Annotated[Long | None, "broker.session.timeout.ms; null: not reported"] = None
     metadata_log_since: Annotated[
         Micros | None, "begin of the metadata log, if it replaced another one: older offsets and epochs mean nothing"
+    ] = None
+    is_quorum_led: Annotated[
+        bool | None, "whether brokers named a leader of the quorum at quorum_observed_at; null: they may not be asked"
     ] = None
 
     @property
@@ -245,8 +252,8 @@ def state_columns(state: type[Any], identity: int = 0) -> tuple[Column, ...]:
 PARTITION_STATE: Final = state_columns(PartitionState, identity=5)
 BROKER_STATE: Final = state_columns(BrokerState, identity=3)
 _OF_CLUSTER: Final = state_columns(ClusterState, identity=2)
-# Delta adds a new field of a struct behind all others: here a column that is new since the last two.
-CLUSTER_STATE: Final = (*_OF_CLUSTER[:-1], TOPIC_MIN_ISR, DISKLESS_TOPICS, _OF_CLUSTER[-1])
+# Delta adds a new field of a struct behind all others: here columns that are new since the two between them.
+CLUSTER_STATE: Final = (*_OF_CLUSTER[:-2], TOPIC_MIN_ISR, DISKLESS_TOPICS, *_OF_CLUSTER[-2:])
 SOURCE_STATE: Final = state_columns(SourceState, identity=4)
 SOURCE_LAG: Final = state_columns(SourceLag)
 

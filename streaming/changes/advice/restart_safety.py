@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.changes.maintenance import leases_of
 from streaming.changes.state import ConfiguredTimes
 from streaming.contracts import stop_effects
+from streaming.contracts.state import QUORUM_FRESH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from streaming.contracts.state import BrokerState, ClusterState
     from streaming.contracts.stop_effects import RestartCondition
 
-# Voters are reported each half minute, and that is written down once a minute.
-QUORUM_FRESH: Final = 180_000_000
 _NO_CONDITIONS: Final[tuple[tuple[RestartCondition, int], ...]] = ()
 
 

@@ -78,6 +78,7 @@ class Quorum:
     versions: dict[int, int] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     quorum_error: int = 0
+    partition_error: int = 0
     fetch_error: int = 0
     faults: deque[Any] = field(default_factory=deque)
     nodes: dict[int, Node] = field(default_factory=dict)
@@ -199,8 +200,8 @@ class Node:
             for one, until in quorum.voters.items()
         ]
         described = part(
-            partition_index=0, error_code=0, error_message=None, leader_id=quorum.leader, leader_epoch=quorum.epoch,
-            high_watermark=quorum.watermark(), current_voters=voters, observers=[],
+            partition_index=0, error_code=quorum.partition_error, error_message=None, leader_id=quorum.leader,
+            leader_epoch=quorum.epoch, high_watermark=quorum.watermark(), current_voters=voters, observers=[],
         )  # fmt: skip
         nodes = []
         for one, other in quorum.nodes.items():
