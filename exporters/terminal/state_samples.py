@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.metrics.quorum import looked_at
+from exporters.read_model.cluster_samples import member_of
 from exporters.terminal.groups import group_rows
 from exporters.terminal.output import UNKNOWN
 from exporters.terminal.quantities import first, lasting, milliseconds, percent, size
@@ -31,6 +32,7 @@ from exporters.terminal.state_view import columns_as_fields, text
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 from exporters.terminal.time_parsing import span
 from streaming.contracts.health import PARTITIONS
+from streaming.contracts.quorum_members import replaced, replaced_sentence
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS, TRANSACTIONS
 
 if TYPE_CHECKING:
@@ -129,7 +131,9 @@ def show_directories(output: RowOutput, selection: StateSelection) -> None:
 def show_quorum(output: RowOutput, selection: StateSelection) -> None:
     """Print one row per member of the metadata quorum."""
     names = ("controller_epoch", "log_end_offset", "lag", "behind_seconds", "high_watermark")
-    who = (Field("node", text("node"), is_number=True), Field("role", text("role")))
+    twice = [replaced(each.samples.quorum_members or (), member_of) for each, _ in selection.clusters]
+    directory = (Field("directory", text("directory_id")),) if any(twice) else ()
+    who = (Field("node", text("node"), is_number=True), Field("role", text("role")), *directory)
     _show(
         output,
         selection,
@@ -138,6 +142,9 @@ def show_quorum(output: RowOutput, selection: StateSelection) -> None:
         lambda row: "yellow" if row["is_voter"] and row["lag"] is None else "",
         "no samples of the metadata quorum",
     )
+    for node, (voter, observer) in (each for of_cluster in twice for each in of_cluster.items()):
+        if output.is_for_people:
+            output.say(replaced_sentence(node, voter.directory_id, observer.directory_id), style="yellow")
 
 
 def show_transactions(output: RowOutput, selection: StateSelection) -> None:

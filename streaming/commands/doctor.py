@@ -250,24 +250,28 @@ def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
             topics = next((len(one.topic_ids) for one in full if isinstance(one, SnapshotEnd)), None)
             have = "" if topics is None else f" with {numbered(topics, 'topic')}"
             yield Status.OK, f"the metadata log can be read{have}: every change is recorded with its cause"
-            yield from ((Status.WARNING, sentence) for sentence in _without_address(settings))
+            yield from ((Status.WARNING, sentence) for sentence in _of_voters(settings))
             for one in full:
                 if isinstance(one, BrokerObserved) and one.registered and one.fenced:
                     yield Status.WARNING, f"broker {one.broker} is fenced: {_NOT_UP}"
 
 
-def _without_address(settings: Settings) -> Iterator[str]:
-    """Name the voters without an address where addresses are fixed: each of them may lead next."""
+def _of_voters(settings: Settings) -> Iterator[str]:
+    """Name the voters without an address where addresses are fixed, as each may lead next, and those without a disk."""
+    from streaming.contracts.quorum_members import Member, replaced, replaced_sentence
     from streaming.sources.metadata_log.opening import bootstrap_of
 
-    if fixed := settings.cluster.controllers.addresses:
-        with suppress(ConnectionRefused):
-            missing = sorted(bootstrap_of(settings).quorum().voters.keys() - set(map(int, fixed)))
-            for voter in missing:
-                yield (
-                    f"controller {voter} is a voter, and has no address in cluster.controllers.addresses: while it "
-                    "leads, the metadata log cannot be read; add it"
-                )
+    fixed = settings.cluster.controllers.addresses
+    with suppress(ConnectionRefused):
+        quorum = bootstrap_of(settings).quorum()
+        for voter in sorted(quorum.voters.keys() - set(map(int, fixed))) if fixed else ():
+            yield (
+                f"controller {voter} is a voter, and has no address in cluster.controllers.addresses: while it "
+                "leads, the metadata log cannot be read; add it"
+            )
+        members = replaced(quorum.members, lambda each: Member(each.node, each.directory_id, each.is_voter, 0))
+        for node, (voter_of, observer) in members.items():
+            yield replaced_sentence(node, voter_of.directory_id, observer.directory_id)
 
 
 def _full_report(source: MetadataLogSource) -> list[Observation]:

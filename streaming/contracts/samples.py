@@ -193,6 +193,7 @@ class QuorumMemberObserved(Sample):
     log_end_offset: Annotated[Offset | None, "end of this member's log"] = None
     last_fetch_at: Annotated[Micros | None, "time of its last fetch"] = None
     last_caught_up_at: Annotated[Micros | None, "when it last had caught up with the leader"] = None
+    directory_id: Annotated[str | None, "of its metadata log (KIP-853): a node may be a voter and an observer"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

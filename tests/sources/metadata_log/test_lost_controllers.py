@@ -70,3 +70,13 @@ def test_doctor_names_the_voters_that_have_no_fixed_address(quorum: Any) -> None
     assert [(status, sentence[:78]) for status, sentence in warnings] == [
         (Status.WARNING, "controller 3 is a voter, and has no address in cluster.controllers.addresses: ")
     ]
+
+
+def test_doctor_names_a_voter_whose_directory_is_gone(quorum: Any) -> None:
+    quorum.append(*FRAMES)
+    quorum.voters, quorum.observers = dict.fromkeys((1, 2, 3), 0), {3: 77, 9: 9}
+    (_, warning) = CHECKS["metadata log"](Settings(cluster=ClusterSettings(bootstrap_servers=quorum.addresses())))
+    assert warning[0] is Status.WARNING
+    assert warning[1].startswith(
+        "the directory AAAAAAAAAAAAAAAAAAAAAw of voter 3 is gone: it runs with AAAAAAAAAAAAAAA"
+    )
