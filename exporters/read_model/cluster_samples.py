@@ -88,6 +88,7 @@ class LogDirectoryRow(NamedTuple):
     bytes_per_second: float | None
     seconds_until_full: float | None
     collected_at: int
+    is_cordoned: bool | None = None
 
 
 class QuorumMemberRow(NamedTuple):

@@ -25,6 +25,7 @@ from exporters.terminal.silent_brokers import (
     is_any_fresh,
     is_any_silent,
     replicas_asked_at,
+    said_of_cordoned,
     said_of_silent,
 )
 from exporters.terminal.state_selection import print_rows
@@ -109,7 +110,7 @@ def show_directories(output: RowOutput, selection: StateSelection) -> None:
     fields = (
         Field("broker", text("broker"), is_number=True),
         Field("log dir", text("log_dir"), below=1),
-        Field("state", lambda row: "online" if row["is_online"] else "offline"),
+        Field("state", _directory_state),
         Field("replicas", text("hosted_replicas"), is_number=True),
         Field("size", size("replica_bytes"), is_number=True),
         Field("free", size("usable_bytes"), is_number=True),
@@ -122,10 +123,17 @@ def show_directories(output: RowOutput, selection: StateSelection) -> None:
         selection,
         lambda: directory_rows(selection.folder, output.clock.now),
         (*fields, *_AGE),
-        lambda row: "" if row["is_online"] else "red",
+        lambda row: "red" if not row["is_online"] else "yellow" if row["is_cordoned"] else "",
         "no samples of log directories",
     )
+    for sentence in said_of_cordoned(selection) if output.is_for_people else ():
+        output.say(sentence, style="yellow")
     _say_silent(output, selection, directories_asked_at, LOG_DIRECTORIES, DIRECTORIES)
+
+
+def _directory_state(row: Mapping[str, Any]) -> str:
+    state = "online" if row["is_online"] else "offline"
+    return f"{state}, cordoned" if row["is_cordoned"] else state
 
 
 def show_quorum(output: RowOutput, selection: StateSelection) -> None:

@@ -177,6 +177,7 @@ class LogDirectoryObserved(Sample):
     replica_bytes: Annotated[Long | None, "their size"] = None
     total_bytes: Annotated[Long | None, "size of its volume (KIP-827)"] = None
     usable_bytes: Annotated[Long | None, "free bytes of its volume (KIP-827)"] = None
+    is_cordoned: Annotated[bool | None, "no new replica is put into it (KIP-1066); null before Kafka 4.3"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ TYPES: dict[int, tuple[Any, int]] = {
         (MetadataRequest, 12),
         (ListOffsetsRequest, 7),
         (DescribeConfigsRequest, 4),
-        (DescribeLogDirsRequest, 4),
+        (DescribeLogDirsRequest, 5),
         (ListPartitionReassignmentsRequest, 0),
         (DescribeTopicPartitionsRequest, 0),
         (SaslHandshakeRequest, 1),
