@@ -104,6 +104,15 @@ def log_replaced(observed: SnapshotBegin, draft: Draft) -> bool:
     return True
 
 
+def controllers_registered(observed: ControllerObserved, draft: Draft) -> ClusterState:
+    """Take over which controllers are registered, as the metadata log says; return the cluster."""
+    cluster = draft.cluster(observed)
+    after = cluster._replace(registered_controllers=observed.registered, registered_levels=observed.registered_levels)
+    if after != cluster:
+        cluster_stepped(after, observed, draft, ())
+    return after
+
+
 def is_of_quorum(observed: ControllerObserved) -> bool:
     """Return whether an observation is an answer about the quorum, or that there is none."""
     return observed.voters is not None or observed.is_led is not None
@@ -143,6 +152,7 @@ _REPORTED: Final = {
     "host": "host",
     "port": "port",
     "log_dirs": "log_dirs",
+    "newest_metadata_version": "newest_metadata_version",
 }
 
 

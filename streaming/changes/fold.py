@@ -79,6 +79,7 @@ from streaming.changes.cluster_steps import (
     change_primary_source,
     cluster_stepped,
     configured,
+    controllers_registered,
     is_of_quorum,
     log_replaced,
     next_broker,
@@ -239,6 +240,8 @@ def _(observed: ControllerObserved, draft: Draft) -> None:
     elif not may_order(cluster, observed):
         draft.drop(observed)
         return
+    elif observed.registered is not None:
+        cluster = controllers_registered(observed, draft)
     if observed.controller_epoch < (cluster.controller_epoch or 0):
         draft.drop(observed)
         return

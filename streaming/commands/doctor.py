@@ -250,7 +250,8 @@ def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
             topics = next((len(one.topic_ids) for one in full if isinstance(one, SnapshotEnd)), None)
             have = "" if topics is None else f" with {numbered(topics, 'topic')}"
             yield Status.OK, f"the metadata log can be read{have}: every change is recorded with its cause"
-            yield from ((Status.WARNING, sentence) for sentence in _of_voters(settings))
+            for sentence in (*_of_voters(settings), *_of_upgrade(settings, full)):
+                yield Status.WARNING, sentence
             for one in full:
                 if isinstance(one, BrokerObserved) and one.registered and one.fenced:
                     yield Status.WARNING, f"broker {one.broker} is fenced: {_NOT_UP}"
@@ -272,6 +273,35 @@ def _of_voters(settings: Settings) -> Iterator[str]:
         members = replaced(quorum.members, lambda each: Member(each.node, each.directory_id, each.is_voter, 0))
         for node, (voter_of, observer) in members.items():
             yield replaced_sentence(node, voter_of.directory_id, observer.directory_id)
+
+
+def _of_upgrade(settings: Settings, full: Sequence[Observation]) -> Iterator[str]:
+    """Say which registrations block the level that every broker that is up supports; ``full`` is a full report."""
+    from streaming.contracts.observations import BrokerObserved, ControllerObserved
+    from streaming.contracts.registrations import Registration, blockers, blocks, unblocked_by
+    from streaming.sources.metadata_log.opening import bootstrap_of
+
+    brokers = [
+        Registration(one.broker, False, one.newest_metadata_version, not one.fenced)
+        for one in full
+        if isinstance(one, BrokerObserved) and one.registered
+    ]
+    levels = [each.level for each in brokers if each.is_present and each.level is not None]
+    with suppress(ConnectionRefused):
+        finalized = bootstrap_of(settings).features().get("metadata.version", 0)
+        voters = bootstrap_of(settings).quorum().voters
+        controllers = [
+            Registration(node, True, level or None, node in voters)
+            for one in full
+            if isinstance(one, ControllerObserved)
+            for node, level in zip(one.registered or (), one.registered_levels or (), strict=True)
+        ]
+        found = blockers([*controllers, *brokers], min(levels, default=0))
+        if found and min(levels, default=0) > finalized:
+            yield (
+                f"the registration of {' and of '.join(map(blocks, found))} blocks the upgrade of metadata.version "
+                f"from {finalized} to {min(levels)}: {'; '.join(unblocked_by(found, finalized))}"
+            )
 
 
 def _full_report(source: MetadataLogSource) -> list[Observation]:

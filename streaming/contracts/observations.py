@@ -227,6 +227,7 @@ class BrokerObserved(Observation):
     host: str | None = None
     port: int | None = None
     unseen: bool | None = None
+    newest_metadata_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +236,8 @@ class ControllerObserved(Observation):
 
     ``voters`` None: not seen. ``caught_up`` None: it is unknown which of them have what the leader has. ``is_led``, of
     a source that asks brokers: whether one of them named a leader; None: it is unknown, as they may not be asked.
-    Without a leader ``controller`` is the last one, or -1.
+    Without a leader ``controller`` is the last one, or -1. ``registered``, of the metadata log: the controllers that
+    are registered, and in ``registered_levels`` the newest metadata.version that each supports, 0 for unknown.
     """
 
     kind: ClassVar[str] = "controller"
@@ -246,6 +248,14 @@ class ControllerObserved(Observation):
     voters: tuple[int, ...] | None = None
     caught_up: tuple[int, ...] | None = None
     is_led: bool | None = None
+    registered: tuple[int, ...] | None = None
+    registered_levels: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a list of controllers that does not match its list of levels."""
+        Observation.__post_init__(self)
+        has_levels = len(self.registered or ()) == len(self.registered_levels or ())
+        require(has_levels, "registered and registered_levels differ in length")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

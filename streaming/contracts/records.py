@@ -38,6 +38,7 @@ class RegisterBroker:
     log_dirs: tuple[str, ...] = ()
     host: str | None = None
     port: int | None = None
+    newest_metadata_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +150,13 @@ class RegisterController:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterController:
+    """The registration of a controller is deleted (KIP-1312, Kafka 4.4): of one that is no voter any more."""
+
+    controller: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderChange:
     """Control record: a new active controller (raft leader) at a new epoch."""
 
@@ -200,6 +208,7 @@ MetadataRecord = (
     | Config
     | FeatureLevel
     | RegisterController
+    | UnregisterController
     | LeaderChange
     | NoOp
     | TransactionMarker

@@ -114,6 +114,9 @@ class BrokerState(NamedTuple):
     is_unseen: Annotated[
         bool | None, "true: unfenced, and without a listener of the name that is polled, so nothing else is seen of it"
     ] = None
+    newest_metadata_version: Annotated[
+        int | None, "newest metadata.version that its registration supports; null while unknown"
+    ] = None
 
 
 class ClusterState(NamedTuple):
@@ -156,6 +159,12 @@ class ClusterState(NamedTuple):
     ] = None
     is_quorum_led: Annotated[
         bool | None, "whether brokers named a leader of the quorum at quorum_observed_at; null: they may not be asked"
+    ] = None
+    registered_controllers: Annotated[
+        tuple[int, ...] | None, "controllers that are registered, voters or not; null while unknown"
+    ] = None
+    registered_levels: Annotated[
+        tuple[int, ...] | None, "newest metadata.version that each of them supports, in this order; 0: not reported"
     ] = None
 
     @property
@@ -253,7 +262,8 @@ PARTITION_STATE: Final = state_columns(PartitionState, identity=5)
 BROKER_STATE: Final = state_columns(BrokerState, identity=3)
 _OF_CLUSTER: Final = state_columns(ClusterState, identity=2)
 # Delta adds a new field of a struct behind all others: here columns that are new since the two between them.
-CLUSTER_STATE: Final = (*_OF_CLUSTER[:-2], TOPIC_MIN_ISR, DISKLESS_TOPICS, *_OF_CLUSTER[-2:])
+_NEWER: Final = ClusterState._fields.index("metadata_log_since") - 2
+CLUSTER_STATE: Final = (*_OF_CLUSTER[:_NEWER], TOPIC_MIN_ISR, DISKLESS_TOPICS, *_OF_CLUSTER[_NEWER:])
 SOURCE_STATE: Final = state_columns(SourceState, identity=4)
 SOURCE_LAG: Final = state_columns(SourceLag)
 

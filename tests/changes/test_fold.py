@@ -13,6 +13,7 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import ConfigOrigin, Observation, SnapshotReason, SourceKind
 from streaming.contracts.state import ClusterState, ConfigKey, SourceState
 from streaming.delta.changes.log import changes_to_arrow
+from streaming.errors import InvalidObservation
 from tests.changes.conftest import EXPAND, LAG, Story, folded, only, state_after
 
 
@@ -230,6 +231,19 @@ def test_while_the_log_cannot_be_read_brokers_say_who_leads(story: Story) -> Non
     state, changes = run([*story.seen[:-1], *polls.seen, late])
     assert (state.clusters["cluster-1"].controller, state.clusters["cluster-1"].controller_changes) == (103, 1)
     assert "controller 101 to 103, epoch 3" in [event.detail for change in changes for event in change.events]
+
+
+def test_the_controllers_that_are_registered_are_kept_with_what_they_support(story: Story) -> None:
+    story.controller(101, 1)
+    story.snapshot()
+    story.later().controller(101, 1)
+    registered = replace(story.seen[-1], registered=(101, 102), registered_levels=(30, 21))
+    state, changes = run([*story.seen[:-1], registered])
+    cluster = state.clusters["cluster-1"]
+    assert (cluster.registered_controllers, cluster.registered_levels) == ((101, 102), (30, 21))
+    assert not [event for change in changes for event in change.events], "who leads is the same"
+    with pytest.raises(InvalidObservation, match="differ in length"):
+        replace(registered, registered_levels=(30,))
 
 
 def test_a_controller_that_fails_over_is_an_event(story: Story) -> None:

@@ -151,8 +151,26 @@ def test_a_broker_is_reported_through_crash_clean_stop_and_return(recorded_log: 
 
 def test_the_controllers_of_a_failover_are_reported(recorded_log: RecordedLog) -> None:
     told = of(seen.ControllerObserved, applied(image(), recorded_log("controller_failover")))
-    assert [(item.metadata_offset, item.controller) for item in told] == [(0, 101), (217, 102)]
-    assert told[0].controller_epoch < told[1].controller_epoch
+    assert [(item.metadata_offset, item.controller) for item in told if item.registered is None] == [
+        (0, 101),
+        (217, 102),
+    ]
+    assert told[0].controller_epoch < told[-1].controller_epoch
+
+
+def test_the_controllers_that_are_registered_are_reported_with_what_they_support(recorded_log: RecordedLog) -> None:
+    batches, before = recorded_log("controller_failover"), image()
+    told = [each for each in of(seen.ControllerObserved, applied(before, batches)) if each.registered is not None]
+    assert [len(item.registered or ()) for item in told] == [1, 2, 3]
+    (level,) = {level for item in told for level in item.registered_levels or ()}
+    assert level > 20
+    restored = ClusterImage.from_document({**json.loads(json.dumps(before.to_document()))})
+    for one in (before, restored):
+        report = one.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=Micros(0))
+        (at_last,) = of(seen.ControllerObserved, report)
+        assert (at_last.registered, at_last.registered_levels) == ((101, 102, 103), (level,) * 3)
+        brokers = of(seen.BrokerObserved, report)
+        assert {each.newest_metadata_version for each in brokers} == {level}
 
 
 def test_only_configurations_that_matter_are_reported(recorded_log: RecordedLog) -> None:
@@ -372,6 +390,6 @@ def test_a_document_that_is_not_an_image_is_refused(document: dict[str, object])
 @pytest.mark.parametrize("header", ["partition_fields", "broker_fields"])
 def test_a_document_whose_rows_have_other_fields_is_refused(header: str) -> None:
     document: Any = image().to_document()
-    document["state"][header] = document["state"][header][:-1]
+    document["state"][header] = document["state"][header][1:]
     with pytest.raises(ValueError, match="fields of "):
         ClusterImage.from_document(document)

@@ -195,6 +195,7 @@ END_TRANSACTION: Final = 24
 ABORT_TRANSACTION: Final = 25
 REGISTER_CONTROLLER: Final = 27
 CLEAR_ELR: Final = 28
+UNREGISTER_CONTROLLER: Final = 29
 
 _END_POINTS: Final = (("name", "string"), ("host", "string"), ("port", "uint16"), ("security_protocol", "int16"))
 _FEATURES: Final = (("name", "string"), ("min_supported_version", "int16"), ("max_supported_version", "int16"))
@@ -289,6 +290,7 @@ SCHEMAS: Final[dict[int, RecordSchema]] = {
         ),
     ),
     CLEAR_ELR: RecordSchema("ClearElr", 0, (("topic_name", "string"),)),
+    UNREGISTER_CONTROLLER: RecordSchema("UnregisterController", 0, (("controller_id", "int32"),)),
 }
 
 # Secrets, or unrelated to replication: their body is never decoded, in any version.
@@ -302,13 +304,12 @@ SKIPPED: Final[dict[int, str]] = {
     21: "ZkMigrationState",
     22: "RemoveUserScramCredential",
     26: "RemoveDelegationToken",
-    29: "UnregisterController",
 }
 
 # An unreadable record of these types leaves the state of topics, partitions, brokers or configurations unknown; so does
 # an unreadable marker, because the records of its transaction may or may not take effect. A type that does not exist
 # here is not one of them: Kafka adds types for matters of their own.
-OF_STATE: Final = frozenset(SCHEMAS) - {FEATURE_LEVEL, NO_OP, REGISTER_CONTROLLER}
+OF_STATE: Final = frozenset(SCHEMAS) - {FEATURE_LEVEL, NO_OP, REGISTER_CONTROLLER, UNREGISTER_CONTROLLER}
 # The highest level of the feature metadata.version whose records are those above: 4.3-IV0.
 NEWEST_METADATA_VERSION: Final = 30
 # The levels whose records a test compares with Kafka's own dump of them, and the release that has each.
@@ -416,6 +417,7 @@ def _register_broker(values: dict[str, Any]) -> records.MetadataRecord:
         log_dirs=values.get("log_dirs") or (),
         host=listeners[0]["host"] if listeners else None,
         port=listeners[0]["port"] if listeners else None,
+        newest_metadata_version=_newest_metadata_version(values),
     )
 
 
@@ -493,12 +495,17 @@ def _config(values: dict[str, Any]) -> records.MetadataRecord:
 
 
 def _register_controller(values: dict[str, Any]) -> records.MetadataRecord:
-    newest = {row["name"]: row["max_supported_version"] for row in values["features"] or ()}
     return records.RegisterController(
         controller=values["controller_id"],
         incarnation_id=values["incarnation_id"],
-        newest_metadata_version=newest.get(records.METADATA_VERSION),
+        newest_metadata_version=_newest_metadata_version(values),
     )
+
+
+def _newest_metadata_version(values: dict[str, Any]) -> int | None:
+    """Return the newest level of metadata.version that a registration supports; None where it does not say."""
+    newest: dict[str, int] = {row["name"]: row["max_supported_version"] for row in values["features"] or ()}
+    return newest.get(records.METADATA_VERSION)
 
 
 def _marker(key: int) -> Callable[[dict[str, Any]], records.MetadataRecord]:
@@ -523,4 +530,5 @@ _RECORD: Final[dict[int, Callable[[dict[str, Any]], records.MetadataRecord]]] = 
     ABORT_TRANSACTION: _marker(ABORT_TRANSACTION),
     REGISTER_CONTROLLER: _register_controller,
     CLEAR_ELR: lambda values: records.ClearElr(topic=values["topic_name"]),
+    UNREGISTER_CONTROLLER: lambda values: records.UnregisterController(controller=values["controller_id"]),
 }

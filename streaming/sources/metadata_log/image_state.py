@@ -42,10 +42,12 @@ from streaming.contracts.records import (
     Partition,
     PartitionChange,
     RegisterBroker,
+    RegisterController,
     RemoveTopic,
     Topic,
     UndecodableRecord,
     UnregisterBroker,
+    UnregisterController,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +106,24 @@ class CauseRevision:
     broker: BrokerId
 
 
-Effect = PartitionStep | BrokerStep | TopicDeleted | ConfigStep | CauseRevision | LeaderChange | UndecodableRecord
+@dataclass(frozen=True, slots=True)
+class ControllersStep:
+    """The registered controllers changed: the newest metadata.version that each supports, 0 for unknown, by id."""
+
+    leader: LeaderChange
+    levels: dict[int, int]
+
+
+Effect = (
+    PartitionStep
+    | BrokerStep
+    | TopicDeleted
+    | ConfigStep
+    | CauseRevision
+    | LeaderChange
+    | ControllersStep
+    | UndecodableRecord
+)
 
 
 class MetadataState:
@@ -120,6 +139,7 @@ class MetadataState:
         self.configs: dict[tuple[str, str], str] = {}
         self.features: dict[str, int] = {}
         self.controller: LeaderChange | None = None
+        self.controllers: dict[int, int] = {}
         self._ids: dict[str, TopicId] = {}
 
     def shutting_down(self) -> frozenset[BrokerId]:
@@ -146,6 +166,12 @@ class MetadataState:
     def is_4_0(self) -> bool:
         """Return whether the controllers are proven to be of 4.0 or newer; older ones cannot raise these features."""
         return self.features.get(METADATA_VERSION, 0) >= _4_0_IV0 or self.features.get(ELR_VERSION, 0) > 0
+
+    def of_controllers(self) -> list[Effect]:
+        """Return who leads, with the controllers that are registered; these are none below 3.7-IV0."""
+        if self.controller is None:
+            return []
+        return [ControllersStep(self.controller, dict(self.controllers)) if self.controllers else self.controller]
 
     def may_have_elr(self) -> bool:
         """Return whether eligible leader replicas are on, or no record has said the level of any feature."""
@@ -276,6 +302,18 @@ class MetadataState:
         return []
 
     @apply.register
+    def _(self, record: RegisterController) -> list[Effect]:
+        level = record.newest_metadata_version or 0
+        is_same = self.controllers.get(record.controller) == level
+        self.controllers[record.controller] = level
+        return [] if is_same else self.of_controllers()
+
+    @apply.register
+    def _(self, record: UnregisterController) -> list[Effect]:
+        self.controllers.pop(record.controller, None)
+        return self.of_controllers()
+
+    @apply.register
     def _(self, record: LeaderChange) -> list[Effect]:
         self.controller = record
         return [record]
@@ -334,8 +372,8 @@ def observed(effect: Effect, envelope: Mapping[str, Any], why: Explanation | Non
             return _cause_revised(effect, envelope, index)
         case TopicDeleted(topic=topic, topic_id=topic_id):
             return TopicRemoved(**envelope, topic_id=topic_id, topic=topic)
-        case LeaderChange(controller=controller, epoch=epoch):
-            return ControllerObserved(**envelope, controller=controller, controller_epoch=epoch)
+        case LeaderChange() | ControllersStep():
+            return _controller_observed(effect, envelope)
         case _:
             raise AssertionError(f"no observation for {effect!r}")
 
@@ -364,6 +402,17 @@ def partition_observed(
         cause=None if why is None else why.cause,
         evidence=None if why is None else why.evidence,
         candidates=() if why is None else why.candidates,
+    )
+
+
+def _controller_observed(effect: LeaderChange | ControllersStep, envelope: Mapping[str, Any]) -> ControllerObserved:
+    leader, levels = (effect, None) if isinstance(effect, LeaderChange) else (effect.leader, effect.levels)
+    return ControllerObserved(
+        **envelope,
+        controller=leader.controller,
+        controller_epoch=leader.epoch,
+        registered=None if levels is None else tuple(sorted(levels)),
+        registered_levels=None if levels is None else tuple(levels[node] for node in sorted(levels)),
     )
 
 
@@ -396,6 +445,7 @@ def broker_observed(step: BrokerStep, envelope: Mapping[str, Any]) -> BrokerObse
         log_dirs=broker.log_dirs,
         host=broker.host,
         port=broker.port,
+        newest_metadata_version=broker.newest_metadata_version,
     )
 
 
@@ -429,6 +479,7 @@ def state_document(state: MetadataState) -> dict[str, Any]:
         "configs": [[topic, key, value] for (topic, key), value in state.configs.items()],
         "features": dict(state.features),
         "controller": None if state.controller is None else asdict(state.controller),
+        "controllers": sorted(state.controllers.items()),
     }
 
 
@@ -449,6 +500,7 @@ def state_from_document(document: Mapping[str, Any]) -> MetadataState:
     state.features = dict(document["features"])
     controller = document["controller"]
     state.controller = None if controller is None else LeaderChange(**controller)
+    state.controllers = dict(document.get("controllers", ()))
     return state
 
 
@@ -457,11 +509,12 @@ def _rows(records: Iterable[Partition] | Iterable[RegisterBroker], names: Iterab
 
 
 def _records(cls: type[R], names: tuple[str, ...], header: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[R]:
-    if tuple(header) != names:
+    found = tuple(header)
+    if not found or found != names[: len(found)]:  # fields that were added since have their defaults
         raise ValueError(f"fields of {cls.__name__} are {', '.join(header)}")
     return [
         cls(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in zip(names, row, strict=True)}
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in zip(found, row, strict=True)}
         )
         for row in rows
     ]
