@@ -59,6 +59,13 @@ COLLECTOR_SOURCE_UP: Final = Signal(
     labels=("cluster", "source"),
     prefix="isrwatch_collector_",
 )
+COLLECTOR_UNSEEN_BROKERS: Final = Signal(
+    name="Brokers without the listener",
+    meaning="Brokers that run and that each source cannot ask, as they lack the listener by which it asks.",
+    metric="unseen_brokers",
+    labels=("cluster", "source"),
+    prefix="isrwatch_collector_",
+)
 LISTENER_CERTIFICATE: Final = Signal(
     name="Certificates of listeners",
     meaning="When the first certificate of the chain that each listener showed the collector expires, since 1970.",

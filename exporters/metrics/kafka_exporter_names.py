@@ -19,6 +19,7 @@ from exporters.metrics.metric import (
     TopicMetric,
     TopicView,
 )
+from streaming.contracts.identifiers import UNSEEN_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,14 +113,16 @@ _OF_TOPICS: Final = (
         labels=LABELS,
         help="Broker id of a partition's leader; -1 if there is none.",
         source="partition_state.leader",
-        value=lambda partition, _: partition.leader,
+        value=lambda partition, _: None if partition.leader == UNSEEN_LEADER else partition.leader,
     ),
     PartitionMetric(
         name="kafka_topic_partition_leader_is_preferred",
         labels=LABELS,
         help="1 if a partition is led by its preferred leader, the first of its replicas.",
         source="partition_state.leader, partition_state.replicas",
-        value=lambda partition, _: int(partition.replicas[:1] == (partition.leader,)),
+        value=lambda partition, _: (
+            None if partition.leader == UNSEEN_LEADER else int(partition.replicas[:1] == (partition.leader,))
+        ),
     ),
     PartitionMetric(
         name="kafka_topic_partition_replicas",

@@ -16,6 +16,7 @@ from exporters.metrics.metric import (
     flag,
 )
 from exporters.read_model.snapshot import SECOND
+from streaming.contracts.identifiers import UNSEEN_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +123,12 @@ PARTITION_METRICS: Final = (
         "last_known_elr",
         lambda partition, _: next(iter(partition.last_known_elr), None),
     ),
-    _state("leader", "Broker id of the leader; -1 if there is none.", "leader", lambda partition, _: partition.leader),
+    _state(
+        "leader",
+        "Broker id of the leader; -1 if there is none; absent while the source cannot see which broker it is.",
+        "leader",
+        lambda partition, _: None if partition.leader == UNSEEN_LEADER else partition.leader,
+    ),
     _state(
         "leader_epoch",
         "Leader epoch; absent where the source does not report it.",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, SampledMetric
-from exporters.read_model.cluster_samples import behind_seconds
+from exporters.read_model.cluster_samples import behind_seconds, member_of
 from streaming.contracts.health import is_late, lag
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.quorum_members import by_node
 from streaming.contracts.sample_tables import BROKER_FEATURES, LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ def _member(
     unit: str = "",
 ) -> SampledMetric:
     def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
-        members = cluster.samples.quorum_members or ()
-        leader = next((each for each in members if each.node == each.controller), None)
-        for each in members:
+        members = by_node(cluster.samples.quorum_members or (), member_of)  # of two directories of a node, its vote's
+        leader = next((each for each in members.values() if each.node == each.controller), None)
+        for each in members.values():
             sample = value(each, leader)
             if sample is not None:
                 yield (cluster.name, str(each.node)), sample, each.collected_at

@@ -209,6 +209,12 @@ REPLICA_METRICS: Final = (
         "bytes",
     ),
     _directory(
+        "cordoned",
+        "1 while no new replica is put into the log directory (cordoned.log.dirs); absent before Kafka 4.3 (KIP-1066).",
+        "is_cordoned",
+        lambda row: None if row.is_cordoned is None else int(row.is_cordoned),
+    ),
+    _directory(
         "growth_bytes_per_second",
         "By how much the used bytes of the volume grow, over about 20 minutes; negative while they shrink.",
         "bytes_per_second",

@@ -12,6 +12,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from exporters.read_model.cluster_samples import member_of
 from exporters.read_model.conditions import (
     announced_brokers,
     has_no_data,
@@ -31,6 +32,7 @@ from exporters.read_model.health_reasons import (
 )
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.conditions import RULES, Condition
+from streaming.contracts.quorum_members import by_node, replaced
 from streaming.contracts.standing import standing
 from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES, SAMPLED_CONDITIONS, SOURCE_PROGRESS
 
@@ -314,13 +316,15 @@ def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]
         age_seconds=_oldest((sampled.get(volume_of(each), each.shown_at) for each in directories), now),
     )
     announced = announced_brokers(cluster, now)
-    answered = {row.node: row.collected_at for row in rows.quorum_members or ()}
+    members = rows.quorum_members or ()
+    answered = {node: row.collected_at for node, row in by_node(members, member_of).items()}
+    gone = replaced(members, member_of)
     behind = {int(each.subject): each for each in voters_behind(cluster)}
     behind = {node: each for node, each in behind.items() if node not in announced}
     yield from reason_of(
         Condition.QUORUM_VOTER_BEHIND,
         behind,
-        lambda node: f"voter {node}",
+        lambda node: f"voter {node}" + (", whose directory is gone: it runs as an observer" if node in gone else ""),
         since=lambda node: behind[node].since,
         age_seconds=_oldest((answered.get(node, each.shown_at) for node, each in behind.items()), now),
     )
@@ -343,8 +347,7 @@ def election_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReaso
 def source_reasons(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) -> Iterator[HealthReason]:
     """Yield whether no controller leads the quorum, or the metadata log is not read any more."""
     if (lost := lost_log(cluster, now, stale_after_seconds)) is not None:
-        things = ("metadata quorum",) if lost.condition is Condition.NO_CONTROLLER else lost.sources
-        yield from reason_of(lost.condition, things, str, since=lambda _: lost.since, age_seconds=lost.age_seconds)
+        yield from reason_of(lost.condition, lost.things, str, since=lambda _: lost.since, age_seconds=lost.age_seconds)
 
 
 def _oldest(moments: Iterable[int], now: int) -> float | None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streaming.contracts.quorum_members import Member
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -86,6 +88,7 @@ class LogDirectoryRow(NamedTuple):
     bytes_per_second: float | None
     seconds_until_full: float | None
     collected_at: int
+    is_cordoned: bool | None = None
 
 
 class QuorumMemberRow(NamedTuple):
@@ -97,6 +100,12 @@ class QuorumMemberRow(NamedTuple):
     log_end_offset: int | None
     last_caught_up_at: int | None
     collected_at: int
+    directory_id: str | None = None
+
+
+def member_of(row: QuorumMemberRow) -> Member:
+    """Return what tells a row from others."""
+    return Member(row.node, row.directory_id, row.is_voter, row.collected_at)
 
 
 def behind_seconds(caught_up_at: int | None, leader_caught_up_at: int | None) -> float | None:

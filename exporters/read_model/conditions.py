@@ -34,6 +34,7 @@ from streaming.contracts.events import Severity
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.sampled_conditions import DISK_LIMITS, OF_GROUPS, PACE, SAMPLED_RULES, topic_of
 from streaming.contracts.standing import standing
+from streaming.contracts.state import QUORUM_FRESH
 from streaming.name_patterns import patterns_of
 
 if TYPE_CHECKING:
@@ -279,20 +280,33 @@ def _of_data(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[OwnC
 
 
 class LostLog(NamedTuple):
-    """A metadata log that stands still: what that means, since when, and the age of what proves it."""
+    """A metadata log that stands still: what that means, since when, and the age of what proves it.
+
+    ``leader`` is the controller that leads by a fresh answer of the brokers; None: there is none.
+    """
 
     condition: Condition
     since: int
     age_seconds: float | None
     sources: tuple[str, ...]
+    leader: int | None = None
+
+    @property
+    def things(self) -> list[str]:
+        """What is lost: of a log also what is known of its controllers without it."""
+        if self.condition is Condition.NO_CONTROLLER:
+            return ["metadata quorum"]
+        led = "whether a controller leads is unknown" if self.leader is None else f"controller {self.leader} leads"
+        return [f"{source} ({led})" for source in self.sources]
 
 
 def lost_log(cluster: ClusterSnapshot, now: int, stale_after: float) -> LostLog | None:
     """Return whether no controller leads the quorum, or the metadata log is only not read any more.
 
     No controller: its collector reads the brokers as before and the job has applied all that it sent, the log stands
-    still, and no fresh answer of the brokers names a leader. Where polls took over from the log, a leader must have
-    been named before: that the log is not read proves nothing by itself.
+    still, and brokers that answer other questions name no leader now. That the log is not read proves nothing by
+    itself: controllers may not be reached, or not be read, from where the collector is. Nor does it if the brokers may
+    not be asked: then it is unknown.
     """
     replication = {name: each for (channel, name), each in cluster.sources.items() if channel == Channel.REPLICATION}
     logs = {name: each for name, each in replication.items() if each.state.source_kind is SourceKind.METADATA_LOG}
@@ -306,14 +320,27 @@ def lost_log(cluster: ClusterSnapshot, now: int, stale_after: float) -> LostLog 
         if channel != Channel.REPLICATION and _collector(name) in collectors
     ]
     is_applied = all(each.lag.is_query_up and each.lag.behind_bytes == 0 for each in logs.values())
-    named_at = max((each.collected_at for each in cluster.samples.quorum_members or () if _names(each)), default=None)
-    is_led = named_at is not None and now - named_at <= max(stale_after, LEADER_SAMPLED_SECONDS) * SECOND
-    is_polled = not cluster.is_stale(now, stale_after)
-    if is_applied and others and min(others) <= stale_after and not is_led and (not is_polled or named_at is not None):
+    leader, is_leaderless = leader_named(cluster, now, stale_after), _is_leaderless(cluster, now)
+    if is_applied and others and min(others) <= stale_after and leader is None and is_leaderless:
         return LostLog(Condition.NO_CONTROLLER, since, min(others), tuple(ages))
-    if is_polled and min(ages.values()) <= FORGOTTEN_AFTER_SECONDS:
-        return LostLog(Condition.PRIMARY_SOURCE_LOST, since, cluster.age_seconds(now), tuple(ages))
+    if not cluster.is_stale(now, stale_after) and min(ages.values()) <= FORGOTTEN_AFTER_SECONDS:
+        return LostLog(Condition.PRIMARY_SOURCE_LOST, since, cluster.age_seconds(now), tuple(ages), leader)
     return None
+
+
+def leader_named(cluster: ClusterSnapshot, now: int, stale_after: float) -> int | None:
+    """Return the controller that leads by the newest answer of the brokers; None without a fresh one that names one."""
+    members = [each for each in cluster.samples.quorum_members or () if _names(each)]
+    newest = max(members, key=lambda each: each.collected_at, default=None)
+    limit = max(stale_after, LEADER_SAMPLED_SECONDS) * SECOND
+    return None if newest is None or now - newest.collected_at > limit else newest.controller
+
+
+def _is_leaderless(cluster: ClusterSnapshot, now: int) -> bool:
+    """Return whether brokers were asked lately who leads the quorum, and named nobody."""
+    state = cluster.cluster
+    at = state.quorum_observed_at
+    return state.is_quorum_led is False and at is not None and now - at <= QUORUM_FRESH
 
 
 def _names(member: QuorumMemberRow) -> bool:

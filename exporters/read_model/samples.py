@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from exporters.read_model.cluster_samples import LaggingReplica, PartitionOffsets, ReplicaOffsets, TopicSize
 from streaming.contracts.events import OF_LEADERS
-from streaming.contracts.identifiers import NO_LEADER, Micros
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.state import SourceLag, SourceState
 from streaming.delta.log.queries import columns_of, plain, rows_as
 from streaming.delta.state import states_of
@@ -262,7 +262,7 @@ def _expands(rows: pa.Table) -> Counter[tuple[str, int]]:
 def _by_leader(rows: pa.Table, is_counted: pa.ChunkedArray) -> Counter[tuple[str, int]]:
     """Count changes by cluster and leader; one in which the leader changed is the controller's."""
     before, after = (pc.struct_field(rows[name], "leader") for name in ("before", "after"))
-    stayed = pc.and_(pc.equal(before, after), pc.not_equal(after, NO_LEADER))
+    stayed = pc.and_(pc.equal(before, after), pc.greater_equal(after, 0))
     made: dict[str, list[Any]] = (
         pa.table({"cluster": rows["cluster_id"], "leader": after}).filter(pc.and_(stayed, is_counted)).to_pydict()
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.events import EventKind
-from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER
 from streaming.contracts.words import brokers_in_words
 
 if TYPE_CHECKING:
@@ -87,4 +87,6 @@ def isr_after(event: EventRow) -> str:
 
 
 def _leader(broker: int | None) -> str:
+    if broker == UNSEEN_LEADER:
+        return "?"
     return "none" if broker is None or broker == NO_LEADER else str(broker)

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from streaming.name_patterns import NamePatterns
 
 _LAST_OBSERVED: Final = (
-    "SELECT cluster, CAST(max(observed_until) AS BIGINT) AS newest FROM rows "
-    "WHERE channel = 'replication' AND source_kind <> 'none' GROUP BY cluster ORDER BY cluster"
+    'SELECT cluster_id, "cluster", CAST(max(observed_until) AS BIGINT) AS newest FROM rows '
+    "WHERE channel = 'replication' AND source_kind <> 'none' "
+    'GROUP BY cluster_id, "cluster" ORDER BY "cluster", cluster_id'
 )
 _STYLES: Final = {IncidentClass.UNCLEAN_ELECTION: "bold red", **dict.fromkeys(PLANNED_CLASSES, "")}
 
@@ -44,14 +45,14 @@ def read_incidents(tables: Place) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["closed_at"] is not None, -row["opened_at"], row["incident_id"]))
 
 
-def last_observed(tables: Place) -> dict[str, int]:
-    """Read when each cluster was observed last, by name, in microseconds; empty before the job has written it."""
-    table = open_ours(tables, SOURCE_PROGRESS)
-    if table is None:
-        return {}
-    newest = query(table, _LAST_OBSERVED)
-    rows = zip(newest["cluster"].to_pylist(), newest["newest"].to_pylist(), strict=True)
-    return {cluster: moment for cluster, moment in rows if moment is not None}
+def last_observed(tables: Place, unreadable: UnreadableTables) -> list[Row]:
+    """Read when each cluster was observed last: its id, its name, and ``newest`` in microseconds; none before that."""
+    with unreadable.collected():
+        if (table := open_ours(tables, SOURCE_PROGRESS)) is not None:
+            columns = columns_of(query(table, _LAST_OBSERVED), ("cluster_id", "cluster", "newest"))
+            rows = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+            return [row for row in rows if row["newest"] is not None]
+    return []
 
 
 def read_names(tables: Place, unreadable: UnreadableTables) -> dict[str, str]:

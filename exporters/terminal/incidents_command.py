@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -37,6 +37,9 @@ from streaming.escapes import json_text
 from streaming.name_patterns import patterns_of
 from streaming.settings import load
 from streaming.terminal import print_wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 IncidentArgument = Annotated[
     str | None,
@@ -76,11 +79,12 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     rows, unreadable = read_incidents(folder), UnreadableTables()
     stale_after = load(config_file).export.stale_after
     with until_closed():
-        with unreadable.collected():
-            _say_stale(output, last_observed(folder), stale_after)
+        observed = last_observed(folder, unreadable)
         names = read_names(folder, unreadable)
+        of_cluster = partial(is_of, patterns_of(*(cluster or ())), names)
         if incident is not None:
             selected = one_of(rows, incident, names)
+            _say_stale(output, [row for row in observed if row["cluster_id"] == selected["cluster_id"]], stale_after)
             events = evidence(folder, selected, unreadable)
             groups = list[str]()
             with unreadable.collected():
@@ -89,7 +93,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
             _explain(output, selected, events, related)
             unreadable.raise_if_any()
             return
-        of_cluster = partial(is_of, patterns_of(*(cluster or ())), names)
+        _say_stale(output, filter(of_cluster, observed), stale_after)
         matching = [
             row
             for row in rows
@@ -108,11 +112,11 @@ def _none_shown(closed: int) -> str:
     return f"no open incidents; {closed} closed, --all shows them" if closed else "no incident matches"
 
 
-def _say_stale(output: RowOutput, observed: dict[str, int], stale_after: float) -> None:
-    for cluster, moment in observed.items():
-        age = (output.clock.now - moment) / SECOND
+def _say_stale(output: RowOutput, observed: Iterable[Row], stale_after: float) -> None:
+    for row in observed:
+        age = (output.clock.now - row["newest"]) / SECOND
         if age > stale_after:
-            sentence = f"STALE: cluster {cluster} was last observed {span(age)} ago; its incidents are that old"
+            sentence = f"STALE: cluster {row['cluster']} was last observed {span(age)} ago; its incidents are that old"
             output.say(sentence, style="bold red")
 
 

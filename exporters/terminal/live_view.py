@@ -98,4 +98,6 @@ def _state_name(cluster: ClusterSnapshot, broker: BrokerState | None) -> str:
         return "fenced"
     if broker.is_shutting_down:
         return "shutting down"
+    if broker.is_unseen:
+        return "unseen"
     return "unknown" if broker.is_fenced is None else "active"

@@ -69,7 +69,7 @@ def quorum_rows(folder: Place, now: int) -> list[Row]:
     saw it, by its clock.
     """
     rows = [*samples_of(folder, QUORUM_MEMBERS, now)]
-    leaders = {row["cluster_id"]: row for row in rows if row["node"] == row["controller"]}
+    leaders = {row["cluster_id"]: row for row in rows if row["node"] == row["controller"] and row["is_voter"]}
     for row in rows:
         leader = leaders.get(row["cluster_id"])
         row["role"] = "leader" if row is leader else "voter" if row["is_voter"] else "observer"

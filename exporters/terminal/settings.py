@@ -18,6 +18,7 @@ from streaming.contracts.durability import (
     versions_of,
 )
 from streaming.contracts.health import replication_factor
+from streaming.contracts.registrations import Registration, blockers, blocks, unblocked_by
 from streaming.contracts.sample_tables import BROKER_FEATURES, BROKER_SETTINGS, TOPIC_SETTINGS
 from streaming.contracts.words import brokers_in_words
 from streaming.delta.log.queries import columns_of, open_ours, rows_as, select
@@ -107,7 +108,7 @@ def findings(cluster: ClusterSnapshot, settings: SampledSettings) -> list[Unsafe
     """Return what is wrong with the settings of a cluster: with topics, worst first; then throttles, then versions."""
     weak = [each for row in settings.topics for each in _of_topic(cluster, row)]
     weak.sort(key=lambda each: (WORST_FIRST.index(Weakness(each.finding)), each.topic))
-    return [*weak, *_throttles(cluster, settings), *_versions(settings)]
+    return [*weak, *_throttles(cluster, settings), *_versions(cluster, settings)]
 
 
 def _of_topic(cluster: ClusterSnapshot, row: TopicSettingsRow) -> Iterator[UnsafeSetting]:
@@ -145,7 +146,7 @@ def _throttles(cluster: ClusterSnapshot, settings: SampledSettings) -> Iterator[
         yield UnsafeSetting(THROTTLE, None, broker, f"{does}{_LEFT}", _FIX_BROKER, at_broker[broker])
 
 
-def _versions(settings: SampledSettings) -> Iterator[UnsafeSetting]:
+def _versions(cluster: ClusterSnapshot, settings: SampledSettings) -> Iterator[UnsafeSetting]:
     features = feature_levels(settings.features)
     versions, at = versions_of(features), max((row.collected_at for row in settings.features), default=0)
     if versions.mixed:
@@ -156,9 +157,23 @@ def _versions(settings: SampledSettings) -> Iterator[UnsafeSetting]:
     if versions.unused is not None:
         used = features[METADATA_VERSION].finalized
         reason = f"every broker supports metadata.version {versions.unused}, the cluster uses {used}"
-        yield UnsafeSetting(
-            UNFINISHED_UPGRADE, None, None, reason, "kafka-features upgrade, once it is not to go back", at
-        )
+        fix = "kafka-features upgrade, once it is not to go back"
+        if found := blockers(registrations_of(cluster), versions.unused):
+            reason += f"; the registration of {' and of '.join(map(blocks, found))} blocks the upgrade"
+            fix = f"{'; '.join(unblocked_by(found, used))}; then {fix}"
+        yield UnsafeSetting(UNFINISHED_UPGRADE, None, None, reason, fix, at)
+
+
+def registrations_of(cluster: ClusterSnapshot) -> Iterator[Registration]:
+    """Yield the registrations of the metadata log; none while the brokers are polled."""
+    state = cluster.cluster
+    for node, level in zip(state.registered_controllers or (), state.registered_levels or (), strict=True):
+        is_voter = None if state.quorum_voters is None else node in state.quorum_voters
+        yield Registration(node, True, level or None, is_voter)
+    for broker in cluster.brokers.values():
+        if broker.is_registered:
+            is_up = None if broker.is_fenced is None else not broker.is_fenced
+            yield Registration(broker.broker, False, broker.newest_metadata_version, is_up)
 
 
 def _topics(topics: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Gaps in a table of samples: brokers that have not answered lately, and samples that are all old."""
+"""Sentences below a table of samples: brokers that have not answered lately or take no replicas, and old samples."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from exporters.terminal.time_parsing import SECOND, span
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from exporters.read_model.cluster_samples import LogDirectoryRow
     from exporters.read_model.snapshot import ClusterSnapshot
     from exporters.terminal.state_selection import StateSelection
 
@@ -69,3 +70,22 @@ def said_of_silent(
                 yield f"of the {subject} on broker {number}{of_cluster} nothing is known: it does not answer"
         elif newest:
             yield f"the newest samples of {subject}{of_cluster} are {span((now - newest) / SECOND)} old"
+
+
+def said_of_cordoned(selection: StateSelection) -> Iterator[str]:
+    """Say which brokers put new replicas into none of their log directories that are online, or only into some."""
+    for cluster, _ in selection.clusters:
+        of_broker: dict[int, list[LogDirectoryRow]] = {}
+        for row in cluster.samples.log_directories or ():
+            of_broker.setdefault(row.broker, []).append(row)
+        of_cluster = f" of cluster {cluster.name}" if len(selection.clusters) > 1 else ""
+        for broker, rows in sorted(of_broker.items()):
+            cordoned = [row.log_dir for row in rows if row.is_cordoned]
+            is_all = all(row.is_cordoned for row in rows if row.is_online)
+            if cordoned:
+                what = "any log directory" if is_all else ", ".join(sorted(cordoned))
+                gets = "it gets none, also by a reassignment" if is_all else "the others get them"
+                yield (
+                    f"broker {broker}{of_cluster} puts no new replica into {what}: {gets}, until cordoned.log.dirs of "
+                    "the broker changes (kafka-configs)"
+                )

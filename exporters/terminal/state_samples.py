@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.metrics.quorum import looked_at
+from exporters.read_model.cluster_samples import member_of
 from exporters.terminal.groups import group_rows
 from exporters.terminal.output import UNKNOWN
 from exporters.terminal.quantities import first, lasting, milliseconds, percent, size
@@ -24,6 +25,7 @@ from exporters.terminal.silent_brokers import (
     is_any_fresh,
     is_any_silent,
     replicas_asked_at,
+    said_of_cordoned,
     said_of_silent,
 )
 from exporters.terminal.state_selection import print_rows
@@ -31,6 +33,7 @@ from exporters.terminal.state_view import columns_as_fields, text
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 from exporters.terminal.time_parsing import span
 from streaming.contracts.health import PARTITIONS
+from streaming.contracts.quorum_members import replaced, replaced_sentence
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS, TRANSACTIONS
 
 if TYPE_CHECKING:
@@ -107,7 +110,7 @@ def show_directories(output: RowOutput, selection: StateSelection) -> None:
     fields = (
         Field("broker", text("broker"), is_number=True),
         Field("log dir", text("log_dir"), below=1),
-        Field("state", lambda row: "online" if row["is_online"] else "offline"),
+        Field("state", _directory_state),
         Field("replicas", text("hosted_replicas"), is_number=True),
         Field("size", size("replica_bytes"), is_number=True),
         Field("free", size("usable_bytes"), is_number=True),
@@ -120,16 +123,25 @@ def show_directories(output: RowOutput, selection: StateSelection) -> None:
         selection,
         lambda: directory_rows(selection.folder, output.clock.now),
         (*fields, *_AGE),
-        lambda row: "" if row["is_online"] else "red",
+        lambda row: "red" if not row["is_online"] else "yellow" if row["is_cordoned"] else "",
         "no samples of log directories",
     )
+    for sentence in said_of_cordoned(selection) if output.is_for_people else ():
+        output.say(sentence, style="yellow")
     _say_silent(output, selection, directories_asked_at, LOG_DIRECTORIES, DIRECTORIES)
+
+
+def _directory_state(row: Mapping[str, Any]) -> str:
+    state = "online" if row["is_online"] else "offline"
+    return f"{state}, cordoned" if row["is_cordoned"] else state
 
 
 def show_quorum(output: RowOutput, selection: StateSelection) -> None:
     """Print one row per member of the metadata quorum."""
     names = ("controller_epoch", "log_end_offset", "lag", "behind_seconds", "high_watermark")
-    who = (Field("node", text("node"), is_number=True), Field("role", text("role")))
+    twice = [replaced(each.samples.quorum_members or (), member_of) for each, _ in selection.clusters]
+    directory = (Field("directory", text("directory_id")),) if any(twice) else ()
+    who = (Field("node", text("node"), is_number=True), Field("role", text("role")), *directory)
     _show(
         output,
         selection,
@@ -138,6 +150,9 @@ def show_quorum(output: RowOutput, selection: StateSelection) -> None:
         lambda row: "yellow" if row["is_voter"] and row["lag"] is None else "",
         "no samples of the metadata quorum",
     )
+    for node, (voter, observer) in (each for of_cluster in twice for each in of_cluster.items()):
+        if output.is_for_people:
+            output.say(replaced_sentence(node, voter.directory_id, observer.directory_id), style="yellow")
 
 
 def show_transactions(output: RowOutput, selection: StateSelection) -> None:

@@ -23,6 +23,7 @@ from streaming.contracts.health import (
     UNKNOWN_MIN_ISR,
     states_of,
 )
+from streaming.contracts.identifiers import UNSEEN_LEADER
 from streaming.contracts.state import PartitionState
 
 if TYPE_CHECKING:
@@ -222,12 +223,16 @@ def partition_fields(until: Mapping[str, int | None]) -> tuple[Field, ...]:
         Field("partition", lambda row: f"{row['topic']}-{row['partition']}"),
         Field("health", in_words, wraps=WORDS),
         Field("for", lasting, is_number=True),
-        Field("leader", lambda row: "none" if row["leader"] < 0 else str(row["leader"]), is_number=True),
+        Field("leader", _leader, is_number=True),
         Field("ISR", lambda row: text("isr")(row) or "empty"),
         Field("missing", lambda row: ",".join(map(str, missing_brokers(row)))),
         Field("min ISR", text("min_isr_effective"), is_number=True),
         Field("last cause", cause, wraps=WORDS, below=2),
     )
+
+
+def _leader(row: Row) -> str:
+    return UNKNOWN if row["leader"] == UNSEEN_LEADER else "none" if row["leader"] < 0 else str(row["leader"])
 
 
 def missing_brokers(row: Row) -> list[int]:

@@ -111,6 +111,20 @@ def log_replaced(observed: SnapshotBegin, draft: Draft) -> bool:
     return True
 
 
+def controllers_registered(observed: ControllerObserved, draft: Draft) -> ClusterState:
+    """Take over which controllers are registered, as the metadata log says; return the cluster."""
+    cluster = draft.cluster(observed)
+    after = cluster._replace(registered_controllers=observed.registered, registered_levels=observed.registered_levels)
+    if after != cluster:
+        cluster_stepped(after, observed, draft, ())
+    return after
+
+
+def is_of_quorum(observed: ControllerObserved) -> bool:
+    """Return whether an observation is an answer about the quorum, or that there is none."""
+    return observed.voters is not None or observed.is_led is not None
+
+
 def quorum_stepped(observed: ControllerObserved, draft: Draft) -> None:
     """Take over the voters of the controller quorum; of the same ones only that they were reported, once a minute.
 
@@ -122,10 +136,13 @@ def quorum_stepped(observed: ControllerObserved, draft: Draft) -> None:
         before = None  # the clock of who reported that was ahead
     if not cluster.has_baseline or (before is not None and at < before):
         return
-    is_same = (observed.voters, observed.caught_up) == (cluster.quorum_voters, cluster.quorum_caught_up)
+    voters = cluster.quorum_voters if observed.voters is None else observed.voters
+    after = cluster._replace(
+        quorum_voters=voters, quorum_caught_up=observed.caught_up, quorum_observed_at=at, is_quorum_led=observed.is_led
+    )
+    is_same = after._replace(quorum_observed_at=before) == cluster
     if is_same and before is not None and at - before < QUORUM_REPEATED:
         return
-    after = cluster._replace(quorum_voters=observed.voters, quorum_caught_up=observed.caught_up, quorum_observed_at=at)
     cluster_stepped(after, observed, draft, ())
 
 
@@ -142,6 +159,7 @@ _REPORTED: Final = {
     "host": "host",
     "port": "port",
     "log_dirs": "log_dirs",
+    "newest_metadata_version": "newest_metadata_version",
 }
 
 
@@ -170,7 +188,7 @@ def broker_missing(before: BrokerState, observed: SnapshotEnd, draft: Draft) -> 
     if offset is not None and newest_offset is not None and offset < newest_offset:
         return
     if observed.source_kind is SourceKind.POLL:
-        after = before._replace(is_fenced=True)
+        after = before._replace(is_fenced=True, is_unseen=None)
     else:
         after = before._replace(is_registered=False)
     if after != before:
@@ -189,14 +207,15 @@ def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerS
         if is_new or getattr(observed, name) is not None
     }
     if observed.source_kind is SourceKind.POLL:
-        # A broker lists the brokers it takes for alive: that is all that a poll reports. What the metadata log said of
-        # an earlier shutdown is not known to hold any more.
+        # A broker lists the brokers it takes for alive, and ISRs name others: that is all that a poll reports. What the
+        # metadata log said of an earlier shutdown is not known to hold any more.
         reported |= {"is_fenced": False, "is_shutting_down": None}
     offset = observed.metadata_offset
     return with_return(
         current._replace(
             **reported,
             is_registered=observed.registered,
+            is_unseen=observed.unseen,
             broker_metadata_offset=current.broker_metadata_offset if offset is None or observed.in_snapshot else offset,
         )
     )

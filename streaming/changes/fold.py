@@ -79,6 +79,8 @@ from streaming.changes.cluster_steps import (
     change_primary_source,
     cluster_stepped,
     configured,
+    controllers_registered,
+    is_of_quorum,
     log_replaced,
     next_broker,
     quorum_stepped,
@@ -228,12 +230,19 @@ def _(observed: MaintenanceObserved, draft: Draft) -> None:
 
 @_apply.register
 def _(observed: ControllerObserved, draft: Draft) -> None:
-    if observed.voters is not None:
+    if is_of_quorum(observed):
         quorum_stepped(observed, draft)
-    if observed.voters is not None and observed.source_kind is SourceKind.NONE:
-        return
     cluster = draft.cluster(observed)
-    if not may_order(cluster, observed) or observed.controller_epoch < (cluster.controller_epoch or 0):
+    if is_of_quorum(observed) and observed.source_kind is SourceKind.NONE:
+        # The log names the controller where it can be read, in its order; else who leads is what brokers say.
+        if not observed.is_led or not cluster.has_baseline or cluster.primary_source is SourceKind.METADATA_LOG:
+            return
+    elif not may_order(cluster, observed):
+        draft.drop(observed)
+        return
+    elif observed.registered is not None:
+        cluster = controllers_registered(observed, draft)
+    if observed.controller_epoch < (cluster.controller_epoch or 0):
         draft.drop(observed)
         return
     if (observed.controller, observed.controller_epoch) == (cluster.controller, cluster.controller_epoch):
@@ -244,7 +253,8 @@ def _(observed: ControllerObserved, draft: Draft) -> None:
         controller_epoch=observed.controller_epoch,
         controller_changes=cluster.controller_changes + (not is_first),
     )
-    detail = f"controller {cluster.controller} to {observed.controller}, epoch {observed.controller_epoch}"
+    to = "again" if observed.controller == cluster.controller else f"to {observed.controller}"
+    detail = f"controller {cluster.controller} {to}, epoch {observed.controller_epoch}"
     identity = f"{observed.cluster_id}/controller/{observed.controller_epoch}"
     events: list[PendingEvent] = (
         [] if is_first else [(EventKind.CONTROLLER_CHANGE, BrokerId(observed.controller), detail)]

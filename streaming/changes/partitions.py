@@ -13,7 +13,7 @@ from streaming.changes.state import Event, TopicConfig
 from streaming.contracts import health
 from streaming.contracts.blocks import FIELDS_IN_BLOCK
 from streaming.contracts.events import Cause, EventKind
-from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import EPISODES, PartitionState
 
@@ -300,8 +300,13 @@ def isr_step(before: PartitionState, after: PartitionState) -> IsrStep:
 
 
 def is_leader_changed(before: PartitionState, after: PartitionState) -> bool:
-    """Return whether another broker leads, or none; every broker leads a diskless partition."""
-    return before.leader != after.leader and not after.is_diskless
+    """Return whether another broker leads, or none; every broker leads a diskless partition.
+
+    A leader that cannot be seen, before or after, may be the same one.
+    """
+    leaders = {before.leader, after.leader}
+    is_unknown = UNSEEN_LEADER in leaders and NO_LEADER not in leaders
+    return before.leader != after.leader and not is_unknown and not after.is_diskless
 
 
 def is_unclean(before: PartitionState, after: PartitionState, cause: Cause | None) -> bool:
@@ -312,7 +317,7 @@ def is_unclean(before: PartitionState, after: PartitionState, cause: Cause | Non
     if after.is_diskless:
         return False
     # It recovers until the ISR changes (KIP-704), so a leader from outside of the ISR was elected uncleanly once more.
-    is_other = after.leader not in (NO_LEADER, before.leader, *before.isr, *before.elr)
+    is_other = after.leader not in (NO_LEADER, UNSEEN_LEADER, before.leader, *before.isr, *before.elr)
     return cause in _UNCLEAN or (after.leader_recovering and (is_other or not before.leader_recovering))
 
 
@@ -345,7 +350,7 @@ def events_of_first(after: PartitionState) -> Iterator[PendingEvent]:
 
 def _of_leader(before: PartitionState, after: PartitionState, cause: Cause | None) -> Iterator[PendingEvent]:
     if is_leader_changed(before, after):
-        yield EventKind.LEADER_CHANGE, None if after.leader == NO_LEADER else after.leader, None
+        yield EventKind.LEADER_CHANGE, None if after.leader < 0 else after.leader, None
     if is_unclean(before, after, cause):
         yield EventKind.UNCLEAN_ELECTION, after.leader, None
 
@@ -429,7 +434,7 @@ def violations(before: PartitionState | None, after: PartitionState, cause: Caus
 
 def _of_state(after: PartitionState) -> Iterator[str]:
     replicas, isr, elr = list(after.replicas), list(after.isr), list(after.elr)
-    if after.leader not in (NO_LEADER, *isr):
+    if after.leader not in (NO_LEADER, UNSEEN_LEADER, *isr):
         yield f"leader {after.leader} is not in the ISR {isr}"
     if not set(isr) <= set(replicas):
         yield f"ISR {isr} is not within the replicas {replicas}"

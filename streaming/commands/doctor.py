@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -317,6 +317,8 @@ def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
             topics = next((len(one.topic_ids) for one in full if isinstance(one, SnapshotEnd)), None)
             have = "" if topics is None else f" with {numbered(topics, 'topic')}"
             yield Status.OK, f"the metadata log can be read{have}: every change is recorded with its cause"
+            for sentence in (*_of_voters(settings), *_of_upgrade(settings, full)):
+                yield Status.WARNING, sentence
             for one in full:
                 if isinstance(one, BrokerObserved) and one.registered and one.fenced:
                     yield Status.WARNING, f"broker {one.broker} is fenced: {_NOT_UP}"
@@ -332,6 +334,53 @@ def _unreadable(unread: Sequence[bytes], *, is_whole: bool) -> Iterator[tuple[St
     if not is_whole:
         then = "the metadata log is not read until Kafka has written a KRaft snapshot from after that record"
         yield Status.WARNING, f"{then}; the brokers are polled meanwhile, unless collect.primary_source forbids it"
+
+
+def _of_voters(settings: Settings) -> Iterator[str]:
+    """Name the voters without an address where addresses are fixed, as each may lead next, and those without a disk."""
+    from streaming.contracts.quorum_members import Member, replaced, replaced_sentence
+    from streaming.sources.metadata_log.opening import bootstrap_of
+
+    fixed = settings.cluster.controllers.addresses
+    with suppress(ConnectionRefused):
+        quorum = bootstrap_of(settings).quorum()
+        for voter in sorted(quorum.voters.keys() - set(map(int, fixed))) if fixed else ():
+            yield (
+                f"controller {voter} is a voter, and has no address in cluster.controllers.addresses: while it "
+                "leads, the metadata log cannot be read; add it"
+            )
+        members = replaced(quorum.members, lambda each: Member(each.node, each.directory_id, each.is_voter, 0))
+        for node, (voter_of, observer) in members.items():
+            yield replaced_sentence(node, voter_of.directory_id, observer.directory_id)
+
+
+def _of_upgrade(settings: Settings, full: Sequence[Observation]) -> Iterator[str]:
+    """Say which registrations block the level that every broker that is up supports; ``full`` is a full report."""
+    from streaming.contracts.observations import BrokerObserved, ControllerObserved
+    from streaming.contracts.registrations import Registration, blockers, blocks, unblocked_by
+    from streaming.sources.metadata_log.opening import bootstrap_of
+
+    brokers = [
+        Registration(one.broker, False, one.newest_metadata_version, not one.fenced)
+        for one in full
+        if isinstance(one, BrokerObserved) and one.registered
+    ]
+    levels = [each.level for each in brokers if each.is_present and each.level is not None]
+    with suppress(ConnectionRefused):
+        finalized = bootstrap_of(settings).features().get("metadata.version", 0)
+        voters = bootstrap_of(settings).quorum().voters
+        controllers = [
+            Registration(node, True, level or None, node in voters)
+            for one in full
+            if isinstance(one, ControllerObserved)
+            for node, level in zip(one.registered or (), one.registered_levels or (), strict=True)
+        ]
+        found = blockers([*controllers, *brokers], min(levels, default=0))
+        if found and min(levels, default=0) > finalized:
+            yield (
+                f"the registration of {' and of '.join(map(blocks, found))} blocks the upgrade of metadata.version "
+                f"from {finalized} to {min(levels)}: {'; '.join(unblocked_by(found, finalized))}"
+            )
 
 
 def _full_report(source: MetadataLogSource) -> list[Observation]:

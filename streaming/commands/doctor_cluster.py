@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import wait
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +27,8 @@ from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.configs import ConfigsRound, DescribedConfigs
 from streaming.sources.polling.metadata import others_denied
 from streaming.sources.polling.reassignments import ReassignmentsRound
-from streaming.sources.protocol.addresses import parse_servers
+from streaming.sources.polling.unseen import listener_name, unseen_sentence
+from streaming.sources.protocol.addresses import Address, parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
 from streaming.sources.protocol.identity import WrongNode
 from streaming.sources.protocol.security import from_client
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from streaming.settings import ClusterSettings, Settings
     from streaming.sources.polling.broker import Answer
     from streaming.sources.polling.view import ClusterView
-    from streaming.sources.protocol.addresses import Address
     from streaming.sources.samples.source import SamplesSource
 
 
@@ -89,6 +89,8 @@ def _read(
     view = answer.view
     yield Status.OK, f"visible: {numbered(len(view.brokers), 'broker')} and {numbered(len(view.topics), 'topic')}"
     yield from ((Status.WARNING, sentence) for sentence in _missing(view))
+    if view.unseen:
+        yield Status.WARNING, unseen_sentence(view.unseen, _listener_of(view, cluster))
     now = wall_clock()
     configs = ConfigsRound()
     configs.ask(described.at(view), view, now, everything=True)
@@ -104,10 +106,23 @@ def _read(
             yield Status.WARNING, str(addressed(refusal, grantee))
 
 
+def _listener_of(view: ClusterView, cluster: ClusterSettings) -> str:
+    """Return the name of the listener by which the brokers are asked; empty where none says it."""
+    for broker, at in view.brokers.items():
+        with suppress(ConnectionRefused):
+            address = Address(*at)
+            with closing(dialer(from_client(cluster.client))(address, response_seconds=SECONDS)) as connection:
+                return listener_name(connection, broker, address)
+    return ""
+
+
 def _missing(view: ClusterView) -> Iterator[str]:
-    """Name the brokers that have replicas and are not listed: metadata lists only those that are up."""
+    """Name the brokers that have replicas and are not listed: metadata lists those that are up and have its listener.
+
+    Of those that run without it, ISRs say so as a rule.
+    """
     replicas = Counter(each for topic in view.topics.values() for part in topic.values() for each in part.replicas)
-    for broker in sorted(replicas.keys() - view.brokers.keys()):
+    for broker in sorted(replicas.keys() - view.brokers.keys() - view.unseen):
         count = replicas[broker]
         have = f"{numbered(count, 'partition')} {'has' if count == 1 else 'have'} a replica on it"
         yield f"broker {broker} is not among them, and {have}: start it, or reassign them"

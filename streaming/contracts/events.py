@@ -159,7 +159,7 @@ class IncidentClass(StrEnum):
     """Harmful: a replica outside ISR and ELR leads, so acknowledged records may be lost. Suspects: who was in the ISR
     and went away before."""
     CONTROLLER_FAILOVER = "controller_failover"
-    """Neither: another controller is active; no partition changed."""
+    """Neither: a controller was elected, another one or the same again; no partition changed."""
 
 
 PLANNED_CLASSES: Final = frozenset({

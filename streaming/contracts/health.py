@@ -88,7 +88,7 @@ def effective_min_isr(configured: int | None, replicas: Collection[int]) -> int 
 
 
 def is_offline(leader: int) -> bool:
-    """Return whether there is no leader: no reads, no writes."""
+    """Return whether there is no leader: no reads, no writes. One that cannot be seen is one."""
     return leader == NO_LEADER
 
 
@@ -111,8 +111,8 @@ def is_at_min_isr(min_isr_effective: int | None, isr: Collection[int]) -> bool |
 
 
 def is_off_preferred_leader(replicas: tuple[int, ...], leader: int) -> bool:
-    """Return whether a replica other than the first leads (false without a leader)."""
-    return leader != NO_LEADER and bool(replicas) and leader != replicas[0]
+    """Return whether a replica other than the first leads (false without a leader, or while it cannot be seen)."""
+    return leader >= 0 and bool(replicas) and leader != replicas[0]
 
 
 def states_of(partition: Health) -> tuple[str, ...]:

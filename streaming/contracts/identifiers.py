@@ -20,6 +20,8 @@ BrokerEpoch = NewType("BrokerEpoch", int)
 Micros = NewType("Micros", int)
 
 NO_LEADER: Final = BrokerId(-1)
+UNSEEN_LEADER: Final = BrokerId(-2)
+"""Stands for a leader that a source cannot name: it has no listener where the source asks (LISTENER_NOT_FOUND)."""
 NO_BROKER: Final = BrokerId(-1)
 """Stands for a broker where a group has no coordinator."""
 

@@ -36,6 +36,7 @@ class Liveness(StrEnum):
     """State of a broker's process and of its registration."""
 
     UP = "up"
+    UNSEEN = "unseen"
     SHUTTING_DOWN = "shutting down"
     STARTING = "starting"
     RECOVERING = "recovering"
@@ -99,7 +100,9 @@ def liveness_of(broker: BrokerState | None, agents: AgentSamples, session_ms: in
         session_ms: ``broker.session.timeout.ms``.
     """
     if broker is not None and broker.is_registered and _may_lead(broker, agents):
-        return Liveness.SHUTTING_DOWN if broker.is_shutting_down else Liveness.UP
+        return (
+            Liveness.SHUTTING_DOWN if broker.is_shutting_down else Liveness.UNSEEN if broker.is_unseen else Liveness.UP
+        )
     is_silent = agents.heartbeat_age_ms is not None and agents.heartbeat_age_ms >= session_ms
     by_itself = Liveness.RECOVERING if agents.logs_left else _BY_STATE.get(agents.broker_state)
     # The last scrape of a broker before it died says that it ran, for a minute.
@@ -128,6 +131,8 @@ def advice(liveness: Liveness, agents: AgentSamples) -> str | None:
             left = f"it recovers its logs, {agents.logs_left:,} are left"
         return f"{left}: do not restart it, it would begin again"
     return {
+        Liveness.UNSEEN: "it is in ISRs, so it runs; it lacks the listener by which brokers are polled: add that, or "
+        "name one that every broker has in cluster.bootstrap_servers",
         Liveness.STARTING: "its process starts: do not restart it",
         Liveness.FENCED: "its process runs, but the controller does not let it lead: read its log",
         Liveness.DEAD: "the controller has had no heartbeat for its session timeout: it is down, hung or cut off",

@@ -211,7 +211,10 @@ class TopicRemoved(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerObserved(Observation):
-    """The state of one broker after a step, or in a snapshot or poll. A poller leaves what it cannot see None."""
+    """The state of one broker after a step, or in a snapshot or poll. A poller leaves what it cannot see None.
+
+    ``unseen``: it is unfenced, and has no listener of the name that is polled: nothing else can be asked of it.
+    """
 
     kind: ClassVar[str] = "broker"
 
@@ -226,13 +229,18 @@ class BrokerObserved(Observation):
     log_dirs: tuple[str, ...] | None = None
     host: str | None = None
     port: int | None = None
+    unseen: bool | None = None
+    newest_metadata_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerObserved(Observation):
     """Leader of the metadata quorum, and its raft epoch; the voters, where the source sees them (DescribeQuorum).
 
-    ``voters`` None: not seen. ``caught_up`` None: it is unknown which of them have what the leader has.
+    ``voters`` None: not seen. ``caught_up`` None: it is unknown which of them have what the leader has. ``is_led``, of
+    a source that asks brokers: whether one of them named a leader; None: it is unknown, as they may not be asked.
+    Without a leader ``controller`` is the last one, or -1. ``registered``, of the metadata log: the controllers that
+    are registered, and in ``registered_levels`` the newest metadata.version that each supports, 0 for unknown.
     """
 
     kind: ClassVar[str] = "controller"
@@ -242,6 +250,15 @@ class ControllerObserved(Observation):
     controller_epoch: int
     voters: tuple[int, ...] | None = None
     caught_up: tuple[int, ...] | None = None
+    is_led: bool | None = None
+    registered: tuple[int, ...] | None = None
+    registered_levels: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a list of controllers that does not match its list of levels."""
+        Observation.__post_init__(self)
+        has_levels = len(self.registered or ()) == len(self.registered_levels or ())
+        require(has_levels, "registered and registered_levels differ in length")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ class RegisterBroker:
     host: str | None = None
     port: int | None = None
     end_points: tuple[EndPoint, ...] = ()
+    newest_metadata_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

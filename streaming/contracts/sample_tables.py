@@ -139,8 +139,9 @@ QUORUM_MEMBERS: Final = Table(
     name="quorum_members",
     comment="The voters and observers of the metadata quorum, as its leader sees them",
     columns=(*CLUSTER, *columns_of(QuorumMemberObserved, nullable=("controller", "controller_epoch")), *SAMPLED),
-    key=("cluster_id", "node"),
+    key=("cluster_id", "node", "directory_id"),
     reporter="source",
+    sampled_by="node",
 )
 
 TOPIC_SETTINGS: Final = Table(

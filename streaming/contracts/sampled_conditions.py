@@ -39,6 +39,7 @@ from streaming.contracts.conditions import HOUR, SECOND, Condition, Rule
 from streaming.contracts.events import Severity
 from streaming.contracts.group_readers import GroupOffsetsRow, is_beyond, is_losing, is_stuck, is_stuck_still
 from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.quorum_members import Member, by_node, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -173,15 +174,24 @@ QUORUM_BEHIND: Final = 10 * SECOND
 
 
 def of_quorum(rows: Sequence[Row], _lasting: Collection[Key] = ()) -> Iterator[SampledFinding]:
-    """Yield what rows of ``quorum_members`` show: who is behind, by the clock of the leader of its cluster."""
-    leaders = {row["cluster_id"]: row for row in rows if row["node"] == row["controller"]}
-    for row in rows:
+    """Yield what rows of ``quorum_members`` show: who is behind, by the clock of the leader of its cluster.
+
+    A voter whose directory is gone never catches up, whatever the leader knows of it.
+    """
+    members, gone = by_node(rows, _member), replaced(rows, _member)
+    for (cluster_id, node), row in members.items():
         caught_up, at = row["last_caught_up_at"], row["collected_at"]
-        now = leaders.get(row["cluster_id"], {}).get("last_caught_up_at")
+        now = members.get((cluster_id, row["controller"]), {}).get("last_caught_up_at")
         is_behind = None if now is None or caught_up is None else now - caught_up > QUORUM_BEHIND
-        key = Key(row["cluster_id"], Condition.QUORUM_VOTER_BEHIND, str(row["node"]))
+        key = Key(cluster_id, Condition.QUORUM_VOTER_BEHIND, str(node))
         since = at if caught_up is None else min(at, caught_up)
-        yield SampledFinding(key, row["cluster"], "", at, since, is_behind if row["is_voter"] else False)
+        is_wrong = (True if (cluster_id, node) in gone else is_behind) if row["is_voter"] else False
+        yield SampledFinding(key, row["cluster"], "", at, since, is_wrong)
+
+
+def _member(row: Row) -> Member:
+    node = row["cluster_id"], row["node"]
+    return Member(node, row.get("directory_id"), row["is_voter"], row["collected_at"])
 
 
 # Transactions.

@@ -177,6 +177,7 @@ class LogDirectoryObserved(Sample):
     replica_bytes: Annotated[Long | None, "their size"] = None
     total_bytes: Annotated[Long | None, "size of its volume (KIP-827)"] = None
     usable_bytes: Annotated[Long | None, "free bytes of its volume (KIP-827)"] = None
+    is_cordoned: Annotated[bool | None, "no new replica is put into it (KIP-1066); null before Kafka 4.3"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +194,7 @@ class QuorumMemberObserved(Sample):
     log_end_offset: Annotated[Offset | None, "end of this member's log"] = None
     last_fetch_at: Annotated[Micros | None, "time of its last fetch"] = None
     last_caught_up_at: Annotated[Micros | None, "when it last had caught up with the leader"] = None
+    directory_id: Annotated[str | None, "of its metadata log (KIP-853): a node may be a voter and an observer"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ class PartitionState(NamedTuple):
     last_known_elr: Annotated[tuple[BrokerId, ...], "last known leader, while no replica is eligible"] = ()
     adding_replicas: Annotated[tuple[BrokerId, ...], "replicas that a reassignment adds"] = ()
     removing_replicas: Annotated[tuple[BrokerId, ...], "replicas that a reassignment removes"] = ()
-    leader: Annotated[BrokerId, "leading broker, -1 for none"] = NO_LEADER
+    leader: Annotated[BrokerId, "leading broker, -1 for none, -2 for one that the source cannot see"] = NO_LEADER
     # Never decreases; grows by one with each election. A poll may not see it.
     leader_epoch: Annotated[int | None, "leader epoch; null where the source cannot see it"] = None
     # Grows by exactly one with each change, so a jump of n says that n - 1 changes were missed (KIP-631).
@@ -83,6 +83,10 @@ class PartitionState(NamedTuple):
     is_diskless: Annotated[bool, "its records are in an object store (KIP-1150): its ISR means nothing"] = False
 
 
+QUORUM_FRESH: Final = 180_000_000
+"""Age up to which an answer about the quorum counts: asked for each half minute, and written down once a minute."""
+
+
 class BrokerState(NamedTuple):
     """One broker, as far as the source can see it; None is unknown."""
 
@@ -107,6 +111,12 @@ class BrokerState(NamedTuple):
         None
     )
     maintenance_leases: Annotated[str | None, "leases that the job needs to continue with, as JSON"] = None
+    is_unseen: Annotated[
+        bool | None, "true: unfenced, and without a listener of the name that is polled, so nothing else is seen of it"
+    ] = None
+    newest_metadata_version: Annotated[
+        int | None, "newest metadata.version that its registration supports; null while unknown"
+    ] = None
 
 
 class ClusterState(NamedTuple):
@@ -149,6 +159,15 @@ class ClusterState(NamedTuple):
     ] = None
     expired_certificate: Annotated[
         str | None, "a listener whose certificate has ended: a node that restarts does not come back; null: none known"
+    ] = None
+    is_quorum_led: Annotated[
+        bool | None, "whether brokers named a leader of the quorum at quorum_observed_at; null: they may not be asked"
+    ] = None
+    registered_controllers: Annotated[
+        tuple[int, ...] | None, "controllers that are registered, voters or not; null while unknown"
+    ] = None
+    registered_levels: Annotated[
+        tuple[int, ...] | None, "newest metadata.version that each of them supports, in this order; 0: not reported"
     ] = None
 
     @property
@@ -245,9 +264,9 @@ def state_columns(state: type[Any], identity: int = 0) -> tuple[Column, ...]:
 PARTITION_STATE: Final = state_columns(PartitionState, identity=5)
 BROKER_STATE: Final = state_columns(BrokerState, identity=3)
 _OF_CLUSTER: Final = state_columns(ClusterState, identity=2)
-# Delta adds a new field of a struct behind all others: here a column that is new since the last two.
-_LATE: Final = 2  # fields of a cluster that are younger than the columns beside them
-CLUSTER_STATE: Final = (*_OF_CLUSTER[:-_LATE], TOPIC_MIN_ISR, DISKLESS_TOPICS, *_OF_CLUSTER[-_LATE:])
+# Delta adds a new field of a struct behind all others: here columns that are new since the two between them.
+_NEWER: Final = ClusterState._fields.index("metadata_log_since") - 2
+CLUSTER_STATE: Final = (*_OF_CLUSTER[:_NEWER], TOPIC_MIN_ISR, DISKLESS_TOPICS, *_OF_CLUSTER[_NEWER:])
 SOURCE_STATE: Final = state_columns(SourceState, identity=4)
 SOURCE_LAG: Final = state_columns(SourceLag)
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from streaming.contracts import health
-from streaming.contracts.identifiers import NO_LEADER, BrokerId
+from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.state import COUNTS, EPISODES, SECONDS, TOTALS, UNKNOWN
 from streaming.contracts.stop_effects import UNKNOWN_MIN_ISR, effects_of_stop
 
@@ -82,7 +82,7 @@ def contributions(partition: Shape) -> list[Contribution]:
         contributions.append((None, "topics"))  # every topic has a partition 0, so it stands for its topic
     if partition.is_diskless:
         return contributions  # no broker holds it, so none can lose it
-    if partition.leader != NO_LEADER:
+    if partition.leader >= 0:
         contributions.append((partition.leader, "led_partitions"))
     hosted = ["hosted_partitions"]
     if partition.is_under_min_isr:

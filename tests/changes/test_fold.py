@@ -13,6 +13,7 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import ConfigOrigin, Observation, SnapshotReason, SourceKind
 from streaming.contracts.state import ClusterState, ConfigKey, SourceState
 from streaming.delta.changes.log import changes_to_arrow
+from streaming.errors import InvalidObservation
 from tests.changes.conftest import EXPAND, LAG, Story, folded, only, state_after
 
 
@@ -213,6 +214,38 @@ def test_the_voters_of_the_primary_source_come_with_the_controller(story: Story)
         assert (cluster.controller, cluster.quorum_voters) == (controller, (101, 102))
 
 
+def test_while_the_log_cannot_be_read_brokers_say_who_leads(story: Story) -> None:
+    story.controller(101, 1)
+    story.snapshot()
+    asked = {"source": "quorum:a", "source_kind": SourceKind.NONE}
+    story.later().controller(102, 2)
+    said = replace(story.seen[-1], **asked, sequence=1, voters=(101, 102), is_led=True)
+    assert run([*story.seen[:-1], said])[0].clusters[ClusterId("cluster-1")].controller == 101, "the log has its order"
+    unsaid = replace(said, sequence=2, controller=-1, controller_epoch=-1, voters=None, is_led=False)
+    cluster = run([*story.seen[:-1], said, unsaid])[0].clusters[ClusterId("cluster-1")]
+    assert (cluster.quorum_voters, cluster.quorum_caught_up, cluster.is_quorum_led) == ((101, 102), None, False)
+    polls = Story("admin:a", SourceKind.POLL)
+    polls.now = story.now + 61_000_000
+    polls.snapshot()
+    late = replace(said, sequence=3, controller=103, controller_epoch=3, occurred_not_after=polls.now)
+    state, changes = run([*story.seen[:-1], *polls.seen, late])
+    assert (state.clusters["cluster-1"].controller, state.clusters["cluster-1"].controller_changes) == (103, 1)
+    assert "controller 101 to 103, epoch 3" in [event.detail for change in changes for event in change.events]
+
+
+def test_the_controllers_that_are_registered_are_kept_with_what_they_support(story: Story) -> None:
+    story.controller(101, 1)
+    story.snapshot()
+    story.later().controller(101, 1)
+    registered = replace(story.seen[-1], registered=(101, 102), registered_levels=(30, 21))
+    state, changes = run([*story.seen[:-1], registered])
+    cluster = state.clusters["cluster-1"]
+    assert (cluster.registered_controllers, cluster.registered_levels) == ((101, 102), (30, 21))
+    assert not [event for change in changes for event in change.events], "who leads is the same"
+    with pytest.raises(InvalidObservation, match="differ in length"):
+        replace(registered, registered_levels=(30,))
+
+
 def test_a_controller_that_fails_over_is_an_event(story: Story) -> None:
     story.controller(101, 1)
     story.snapshot()
@@ -220,6 +253,14 @@ def test_a_controller_that_fails_over_is_an_event(story: Story) -> None:
     state, changes = run(story.seen)
     assert [event.event for change in changes for event in change.events] == [EventKind.CONTROLLER_CHANGE]
     assert (state.clusters["cluster-1"].controller, state.clusters["cluster-1"].controller_changes) == (102, 1)
+
+
+def test_a_controller_that_restarts_is_elected_again_and_no_other_one(story: Story) -> None:
+    story.controller(101, 1)
+    story.snapshot()
+    story.later().controller(101, 2)
+    _, changes = run(story.seen)
+    assert [event.detail for change in changes for event in change.events] == ["controller 101 again, epoch 2"]
 
 
 def _renumbered(observations: Sequence[Observation], source: str) -> list[Observation]:

@@ -140,6 +140,20 @@ def test_two_troubles_at_once_are_two_incidents(name: str) -> None:
     assert_equal(found_in(name), truth_of(name))
 
 
+def test_a_controller_that_is_elected_again_is_not_another_one(story: Story) -> None:
+    story.controller(101, 1)
+    story.snapshot([{}])
+    for node, epoch, said in (
+        (101, 2, "controller 101 was elected again: it restarted, or the quorum had lost touch with it"),
+        (102, 3, "another controller took over"),
+    ):
+        story.later().controller(node, epoch)
+        (newest,) = standing(rows_from(story.seen))[-1:]
+        assert (newest["incident_class"], newest["summary"]) == ("controller_failover", said)
+        carried = decode_incident(newest["carried"]) if newest["carried"] else None
+        assert carried is None or encode_incident(carried) == newest["carried"]
+
+
 def test_a_clean_restart_after_a_crash_of_another_broker_is_an_incident_of_its_own(story: Story) -> None:
     story.snapshot([{}])
     story.later().partition(isr=(1, 2), partition_epoch=1, **FENCED)

@@ -168,6 +168,8 @@ DEGRADED = 'alertname="IsrwatchDegraded", severity="warning"'
          'condition="table_unreadable", subject="incidents"'),
         ('isrwatch_collector_source_up{cluster="prod", source="quorum:c1"}', "0x40",
          'condition="source_refused", cluster="prod", source="quorum:c1"'),
+        ('isrwatch_collector_unseen_brokers{cluster="prod", source="samples:c1"}', "2x40",
+         'condition="brokers_unseen", cluster="prod", source="samples:c1"'),
         ('isrwatch_job_query_up{query="incidents"}', "0x40", 'condition="query_down", query="incidents"'),
         ('up{job="isrwatch-job", instance="j:1"}', "0x40",
          'condition="program_down", job="isrwatch-job", instance="j:1"'),

@@ -40,6 +40,7 @@ from streaming.sources.protocol.addresses import Peers
 Boards = dict[str, dict[str, Any]]
 COLLECTORS = {
     "isrwatch_collector_source_up": set(SOURCE),
+    "isrwatch_collector_unseen_brokers": set(SOURCE),
     "isrwatch_collector_listener_certificate_expiry_timestamp_seconds": set(LISTENER),
     "isrwatch_collector_client_certificate_expiry_timestamp_seconds": set(PROPERTY),
 }

@@ -330,7 +330,14 @@ def put_samples(tables: Tables, rows: Rows) -> None:
     directory = {**common, "broker": 1, "is_online": True, "hosted_replicas": 2, "replica_bytes": 4096}
     tables.put(
         "log_directories",
-        {**directory, "log_dir": "/data-0", "total_bytes": 100_000, "usable_bytes": 20_000, **fills},
+        {
+            **directory,
+            "log_dir": "/data-0",
+            "total_bytes": 100_000,
+            "usable_bytes": 20_000,
+            "is_cordoned": False,
+            **fills,
+        },
         {**directory, "log_dir": "/data-1", "is_online": False, "replica_bytes": None},
     )
     member = {**common, "is_voter": True, "controller": 100, "controller_epoch": 3}

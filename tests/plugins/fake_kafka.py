@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
-UNKNOWN_TOPIC, NOT_LEADER, TOPIC_AUTHORIZATION_FAILED = 3, 6, 29
+UNKNOWN_TOPIC, NOT_LEADER, TOPIC_AUTHORIZATION_FAILED, LISTENER_NOT_FOUND = 3, 6, 29, 72
 LIST_OFFSETS, DESCRIBE_CONFIGS, METADATA = 2, 32, 3
 BROKER = 4  # a kind of resource
 MIN_ISR = "min.insync.replicas"
@@ -44,7 +44,7 @@ TYPES: dict[int, tuple[Any, int]] = {
         (MetadataRequest, 12),
         (ListOffsetsRequest, 7),
         (DescribeConfigsRequest, 4),
-        (DescribeLogDirsRequest, 4),
+        (DescribeLogDirsRequest, 5),
         (ListPartitionReassignmentsRequest, 0),
         (DescribeTopicPartitionsRequest, 0),
         (SaslHandshakeRequest, 1),
@@ -65,13 +65,17 @@ class Part:
     elr: list[int] | None = field(default_factory=list)
     last_known_elr: list[int] | None = field(default_factory=list)
     offline: list[int] = field(default_factory=list)
+    unseen: set[int] = field(default_factory=set)  # brokers without the listener that is asked
     ends: dict[int, int] = field(default_factory=dict)  # of the log of each broker; 0 where none is set
 
-    def fields(self, number: int) -> dict[str, Any]:
-        """Give the fields of every response that describes partitions."""
+    def fields(self, number: int, *, has_errors: bool = True) -> dict[str, Any]:
+        """Give the fields of every response that describes partitions; some have no errors (``KRaftMetadataCache``)."""
+        is_unseen = self.leader in self.unseen
+        offline = {*self.offline, *self.unseen.intersection(self.replicas)}
         return {
-            "error_code": 0, "partition_index": number, "leader_id": self.leader, "leader_epoch": self.leader_epoch,
-            "replica_nodes": self.replicas, "isr_nodes": self.isr, "offline_replicas": self.offline,
+            "error_code": LISTENER_NOT_FOUND if is_unseen and has_errors else 0, "partition_index": number,
+            "leader_id": -1 if is_unseen else self.leader, "leader_epoch": self.leader_epoch,
+            "replica_nodes": self.replicas, "isr_nodes": self.isr, "offline_replicas": sorted(offline),
         }  # fmt: skip
 
 
@@ -182,6 +186,13 @@ class FakeKafka:
     def disconnect(self, broker: int) -> None:
         """Let a broker go without anybody noticing but who is connected."""
         self._run(self._stop(broker))
+
+    def take_listener_from(self, *brokers: int) -> None:
+        """Let brokers run on without the listener that is asked; partitions that are created later do not know it."""
+        self.view.brokers = [each for each in self.view.brokers if each not in brokers]
+        for topic in self.view.topics.values():
+            for part in topic.parts:
+                part.unseen = set(brokers)
 
     def bring_up(self, broker: int) -> None:
         self._run(self._start(broker))
@@ -348,7 +359,11 @@ class FakeKafka:
         of_topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
         of_part = of_topic.DescribeTopicPartitionsResponsePartition
         told = [
-            of_part(**part.fields(number), eligible_leader_replicas=part.elr, last_known_elr=part.last_known_elr)
+            of_part(
+                **part.fields(number, has_errors=False),
+                eligible_leader_replicas=part.elr,
+                last_known_elr=part.last_known_elr,
+            )
             for number, part in parts
         ]
         topic_id = view.topics[name].id

@@ -5,16 +5,25 @@ from __future__ import annotations
 import uuid
 from contextlib import closing
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka.protocol.admin import DescribeTopicPartitionsRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from streaming.contracts.identifiers import ClusterId, Micros, synthetic_topic_id, topic_id_from_uuid
+from streaming.contracts.identifiers import (
+    NO_LEADER,
+    UNSEEN_LEADER,
+    BrokerId,
+    ClusterId,
+    Micros,
+    synthetic_topic_id,
+    topic_id_from_uuid,
+)
 from streaming.errors import ConnectionRefused
 from streaming.sources.polling.broker import ConnectedBrokers, MetadataDecoder
-from streaming.sources.polling.view import PartitionView
+from streaming.sources.polling.view import PartitionView, with_leaders
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
@@ -122,6 +131,52 @@ def test_a_topic_that_is_not_listed_is_asked_for_by_its_name(fake_kafka: MakeKaf
     assert found.view.topics.keys() == {"orders"}
     assert found.hidden == found.denied == {"denied"}
     assert answered(cluster, ["orders"]).hidden == frozenset()
+
+
+@pytest.mark.parametrize("version", [6, 12])
+def test_a_leader_without_the_listener_that_is_asked_leads_all_the_same(fake_kafka: MakeKafka, version: int) -> None:
+    cluster = fake_kafka(3, orders=3)
+    cluster.newest[METADATA] = version
+    cluster.take_listener_from(3)
+    view = answered(cluster).view
+    assert [part.leader for part in view.topics["orders"].values()] == [1, 2, 3]
+    assert (sorted(view.brokers), view.unseen) == ([1, 2], {3})
+
+
+def test_of_two_leaders_that_cannot_be_seen_nobody_says_which_it_is(fake_kafka: MakeKafka) -> None:
+    cluster = fake_kafka(3, orders=3)
+    cluster.take_listener_from(2, 3)
+    cluster.view.topics["orders"].parts[2].isr = [3]
+    view = answered(cluster).view
+    assert [part.leader for part in view.topics["orders"].values()] == [1, UNSEEN_LEADER, 3]
+    assert view.unseen == {2, 3}
+    before = replace(view, topics={"orders": {1: view.topics["orders"][1]._replace(leader=BrokerId(2))}})
+    assert with_leaders(view, before).topics["orders"][1].leader == 2, "it is the same leader epoch"
+    later = replace(view, topics={"orders": {1: view.topics["orders"][1]._replace(leader_epoch=9)}})
+    assert with_leaders(later, before).topics["orders"][1].leader == UNSEEN_LEADER
+
+
+def test_a_broker_in_the_last_isr_of_a_partition_without_a_leader_may_be_dead(fake_kafka: MakeKafka) -> None:
+    cluster = fake_kafka(2, orders=2)
+    cluster.view.brokers = [1]
+    cluster.view.topics["orders"].parts = [Part([1, 2], [1], 1), Part([2], [2], -1)]
+    view = answered(cluster).view
+    assert ([part.leader for part in view.topics["orders"].values()], view.unseen) == ([1, NO_LEADER], frozenset())
+
+
+def test_a_description_that_has_no_errors_does_not_take_a_leader_away(fake_kafka: MakeKafka) -> None:
+    cluster = fake_kafka(3, orders=3)
+    cluster.take_listener_from(3)
+    degrade(cluster, "orders", 2, isr=[3, 1], elr=[])
+    view = answered(cluster).view
+    assert len(described(cluster)) == 1
+    assert view.has_elr
+    assert view.topics["orders"][2].leader == 3
+    newer = cluster.view.topics["orders"].parts[2]
+    cluster.listed, cluster.view = cluster.view, deepcopy(cluster.view)
+    cluster.view.topics["orders"].parts[2].leader_epoch = newer.leader_epoch + 1
+    view = answered(cluster).view
+    assert (view.topics["orders"][2].leader, view.has_elr) == (3, False), "who leads in that epoch is not known yet"
 
 
 def test_a_healthy_cluster_has_no_eligible_replicas_and_is_not_asked_for_them(fake_kafka: MakeKafka) -> None:

@@ -27,14 +27,17 @@ from streaming.contracts.records import (
     PartitionChange,
     RecordBatch,
     RegisterBroker,
+    RegisterController,
     RemoveTopic,
     SkippedRecord,
     Topic,
     TransactionMarker,
     UndecodableRecord,
     UnregisterBroker,
+    UnregisterController,
 )
 from streaming.sources.metadata_log.image import ClusterImage
+from streaming.sources.metadata_log.image_state import ControllersStep, MetadataState
 from tests.blocks import singly
 from tests.examples import examples
 
@@ -152,8 +155,37 @@ def test_a_broker_is_reported_through_crash_clean_stop_and_return(recorded_log: 
 
 def test_the_controllers_of_a_failover_are_reported(recorded_log: RecordedLog) -> None:
     told = of(seen.ControllerObserved, applied(image(), recorded_log("controller_failover")))
-    assert [(item.metadata_offset, item.controller) for item in told] == [(0, 101), (217, 102)]
-    assert told[0].controller_epoch < told[1].controller_epoch
+    assert [(item.metadata_offset, item.controller) for item in told if item.registered is None] == [
+        (0, 101),
+        (217, 102),
+    ]
+    assert told[0].controller_epoch < told[-1].controller_epoch
+
+
+def test_the_controllers_that_are_registered_are_reported_with_what_they_support(recorded_log: RecordedLog) -> None:
+    batches, before = recorded_log("controller_failover"), image()
+    told = [each for each in of(seen.ControllerObserved, applied(before, batches)) if each.registered is not None]
+    assert [len(item.registered or ()) for item in told] == [1, 2, 3]
+    restored = ClusterImage.from_document({**json.loads(json.dumps(before.to_document()))})
+    for one in (before, restored):
+        report = one.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=Micros(0))
+        (at_last,) = of(seen.ControllerObserved, report)
+        assert (at_last.registered, at_last.registered_levels) == ((101, 102, 103), (0, 0, 0)), (
+            "recorded without levels"
+        )
+
+
+def test_a_controller_that_is_unregistered_blocks_nothing_any_more() -> None:
+    state = MetadataState()
+    state.apply(LeaderChange(controller=101, epoch=1))
+    for node, level in ((101, 30), (102, 21)):
+        (step,) = state.apply(RegisterController(controller=node, incarnation_id="i", newest_metadata_version=level))
+    assert isinstance(step, ControllersStep)
+    assert step.levels == {101: 30, 102: 21}
+    (step,) = state.apply(UnregisterController(controller=102))
+    assert isinstance(step, ControllersStep)
+    assert step.levels == {101: 30}
+    assert state.apply(RegisterController(controller=101, incarnation_id="j", newest_metadata_version=30)) == []
 
 
 def test_only_configurations_that_matter_are_reported(recorded_log: RecordedLog) -> None:

@@ -18,10 +18,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.events import OF_LEADERS, Evidence
-from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
+from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, BrokerId, Micros
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
+
+_NOBODY: Final = frozenset({NO_LEADER, UNSEEN_LEADER})
 
 
 class Meter(StrEnum):
@@ -81,10 +83,10 @@ def may_have_counted(
     if not moved:
         return frozenset()
     if evidence == Evidence.INFERRED:
-        return frozenset(leaders) - {NO_LEADER}
+        return frozenset(leaders) - _NOBODY
     before, after = leaders
     is_of_leader = meter is Meter.ISR_EXPANDS or not OF_LEADERS.isdisjoint(causes)
-    return frozenset({after} - {NO_LEADER}) if before == after and is_of_leader else frozenset()
+    return frozenset({after} - _NOBODY) if before == after and is_of_leader else frozenset()
 
 
 def open_window(at: Micros, meter_value: int) -> Reconciliation:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.changes.maintenance import leases_of
 from streaming.changes.state import ConfiguredTimes
 from streaming.contracts import stop_effects
+from streaming.contracts.state import QUORUM_FRESH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from streaming.contracts.state import BrokerState, ClusterState
     from streaming.contracts.stop_effects import RestartCondition
 
-# Voters are reported each half minute, and that is written down once a minute.
-QUORUM_FRESH: Final = 180_000_000
 _NO_CONDITIONS: Final[tuple[tuple[RestartCondition, int], ...]] = ()
 
 
@@ -61,7 +60,8 @@ def restart_advice(
     stops = {broker.broker: _stop_of(broker, names.get(broker.broker, {})) for broker in brokers}
     up = frozenset(stop.broker.broker for stop in stops.values() if stop.is_up)
     others = _announced_beside(stops, cluster, up)
-    order = _order(stops, cluster, frozenset(number for number in up if not others[number]))
+    seen = frozenset(number for number in up if not stops[number].broker.is_unseen)
+    order = _order(stops, cluster, frozenset(number for number in seen if not others[number]))
     advice = {
         number: RestartAdvice(
             would_go_offline=stop.goes_offline(up),
@@ -74,7 +74,7 @@ def restart_advice(
         )
         for number, stop in stops.items()
     }
-    alone = _order(stops, cluster, up)
+    alone = _order(stops, cluster, seen)
     return {
         number: _beside_planned_work(each, others[number], has_place=number in alone) for number, each in advice.items()
     }
@@ -148,7 +148,7 @@ class _Stop:
 
     def is_safe(self, cluster: ClusterState, up: AbstractSet[int]) -> bool | None:
         """Return whether nothing at all would be lost; None while unknown, or where it is down already."""
-        if not self.is_up or not _is_observed(cluster):
+        if not self.is_up or self.broker.is_unseen or not _is_observed(cluster):
             return None
         lost = ("offline_partitions", "under_min_isr_partitions", stop_effects.WOULD_GO_UNDER_MIN_ISR)
         quorum = keeps_quorum({self.broker.broker}, cluster)
@@ -181,6 +181,7 @@ class _Stop:
         return Obstacles(
             is_known=_is_observed(cluster),
             is_up=self.is_up,
+            is_unseen=bool(self.broker.is_unseen),
             place=order.get(self.broker.broker),
             offline_now=self.names.get("offline_partitions", 0),
             under_min_isr_now=self.names.get("under_min_isr_partitions", 0),
@@ -289,6 +290,7 @@ class Obstacles(NamedTuple):
     Attributes:
         is_known: whether the cluster has been reported completely, and is observed now.
         is_up: registered, and neither fenced nor shutting down.
+        is_unseen: it has no listener of the name that is polled.
         place: in the order, None for none.
         offline_now: partitions that it has a replica of and that have no leader.
         under_min_isr_now: the same, under their min ISR.
@@ -309,6 +311,7 @@ class Obstacles(NamedTuple):
 
     is_known: bool
     is_up: bool
+    is_unseen: bool
     place: int | None
     offline_now: int
     under_min_isr_now: int
@@ -333,6 +336,11 @@ def reason(obstacles: Obstacles) -> str:
         return "unknown: the cluster has not been reported completely"
     if not obstacles.is_up:
         return "not up"
+    if obstacles.is_unseen:
+        return (
+            "unknown: it runs and can only be seen in ISRs, as it lacks the listener by which brokers are polled; add "
+            "it, or name one that every broker has in cluster.bootstrap_servers"
+        )
     clauses = list(_forbidding(obstacles)) if obstacles.place is None else list(_costs(obstacles))
     if not clauses:
         clauses = ["every partition stays online and at its min ISR"]

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.changes.maintenance import is_down
 from streaming.changes.state import ListedPartitions, counted
 from streaming.contracts.events import Cause
-from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.tally import Contribution, Shape, Tally, contributions
 
 if TYPE_CHECKING:
@@ -42,16 +41,16 @@ def removal_suspects(
 
     Args:
         left: the brokers that left.
-        leader: who leads afterwards, or ``NO_LEADER``.
+        leader: who leads afterwards; negative for none, or one that cannot be seen.
         cause: why they left.
 
     Returns:
         the brokers to blame, ordered as in ``left``; and the leader that expelled them where only that leader claims
         that they lag (the controller's own removals are certain, and a leader that stalled blames only itself).
     """
-    if cause == Cause.LEADER_STALL and leader != NO_LEADER:
+    if cause == Cause.LEADER_STALL and leader >= 0:
         return (leader,), None
-    return tuple(left), leader if cause == Cause.LAG and leader != NO_LEADER else None
+    return tuple(left), leader if cause == Cause.LAG and leader >= 0 else None
 
 
 def partition_suspects(after: PartitionState | Shape) -> tuple[BrokerId, ...]:

@@ -154,7 +154,7 @@ class ChangeRow(NamedTuple):
     @property
     def gone(self) -> tuple[BrokerId, ...]:
         """Return the brokers that the step removed: from the ISR, or from leadership without a successor."""
-        if self.left or self.leader != NO_LEADER or self.leader_before == NO_LEADER:
+        if self.left or self.leader != NO_LEADER or self.leader_before < 0:
             return self.left
         return (self.leader_before,)
 
@@ -344,7 +344,7 @@ class ClusterContext:
     def follows_others(self, follower: int, leader: int) -> bool:
         """Return whether a broker is in the ISR of partitions that yet another broker leads."""
         return any(
-            count > 0 and of_follower == follower and of_leader not in (leader, follower, NO_LEADER)
+            count > 0 and of_follower == follower and of_leader >= 0 and of_leader not in (leader, follower)
             for (of_leader, of_follower), count in self.in_sync.items()
         )
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _SETS: Final = frozenset({
-    "lost", "planned", "announced", "disks", "unclean_left", "harmed_by", "overdue", "controllers", "refused",
-    "leaderless", "unknown", "work",
+    "lost", "planned", "announced", "disks", "unclean_left", "harmed_by", "overdue", "controllers", "elected",
+    "refused", "leaderless", "unknown", "work",
 })  # fmt: skip
 _COUNTERS: Final = frozenset({"blamed", "verdicts", "causes", "counts"})
 
@@ -50,7 +50,7 @@ def decode_incident(text: str) -> Incident:
     held = _read_held(document["held"])
     return Incident(**{
         **document,
-        **{name: set(document[name]) for name in _SETS},
+        **{name: set(document.get(name, ())) for name in _SETS},
         **{name: Counter(dict(document[name])) for name in _COUNTERS},
         "base": Family(document["base"]),
         "departures": Counter({tuple(pair): count for pair, count in document["departures"]}),

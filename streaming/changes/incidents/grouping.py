@@ -157,7 +157,8 @@ class IncidentFold:
         incident.blamed.update(blamed)
         is_up = FAMILY_OF.get(row.cause or "") is Family.LAG and family not in (Family.LOSS, Family.UNCLEAN)
         is_up &= not all(map(self.contexts[row.cluster_id].is_down, gone))
-        reporter = row.leader if row.left and (is_up or family is Family.LAG) else NO_LEADER
+        is_reported = row.left and row.leader >= 0 and (is_up or family is Family.LAG)
+        reporter = row.leader if is_reported else NO_LEADER
         incident.departures.update((reporter, each) for each in gone)
         if not HARM.isdisjoint(row.events):
             incident.harmed_by.update(gone)
@@ -271,6 +272,7 @@ class IncidentFold:
         if EventKind.CONTROLLER_CHANGE in row.events:
             incident = self._incidents.open_standalone(Family.CONTROLLER, row)
             incident.controllers.add(abs(context.controller))  # the model's have negative addresses
+            incident.elected.add(abs(row.controller))
             self._incidents.record(incident, row)
         context.follow(row)
 
@@ -478,8 +480,8 @@ def absorb(incident: Incident, other: Incident) -> None:
         setattr(incident, name, max(getattr(incident, name), getattr(other, name)))
     for name in ("blamed", "departures", "verdicts", "causes", "counts"):
         getattr(incident, name).update(getattr(other, name))
-    sets = "lost planned announced work disks unclean_left harmed_by overdue controllers refused leaderless unknown"
-    for name in (*sets.split(), "moving"):
+    sets = "lost planned announced work disks unclean_left harmed_by overdue refused leaderless unknown"
+    for name in (*sets.split(), "controllers", "elected", "moving"):
         getattr(incident, name).update(getattr(other, name))
     incident.downs = sorted((*incident.downs, *other.downs), key=lambda down: (down.at, down.broker))
     incident.episode = merged_episode(incident.episode, other.episode)

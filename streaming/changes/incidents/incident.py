@@ -151,7 +151,9 @@ class Incident:
     leaderless: set[str] = field(default_factory=set)
     """Ids of the topics with partitions that had no leader."""
     controllers: set[int] = field(default_factory=set)
-    """Nodes that were the active controller before another one took over."""
+    """Nodes that were the active controller before an election."""
+    elected: set[int] = field(default_factory=set)
+    """Nodes that became the active controller, one of ``controllers`` if it restarted."""
     episode: LagEpisode | None = None
     cut: tuple[int, ...] = ()
     """Brokers of the smaller side of the last network split that is over."""

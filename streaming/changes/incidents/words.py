@@ -167,6 +167,8 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
         return stopped(incident, kind, suspects)
     if kind is IncidentClass.BROKER_LOSS and suspects and not incident.lost:
         return overdue(incident, suspects)
+    if kind is IncidentClass.CONTROLLER_FAILOVER and len(same := incident.controllers | incident.elected) == 1:
+        return f"controller {min(same)} was elected again: it restarted, or the quorum had lost touch with it"
     what = _WHAT[kind].format(
         brokers=brokers_named(suspects), were="were" if len(suspects) > 1 else "was", rack=incident.rack
     )

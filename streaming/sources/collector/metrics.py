@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created
 from prometheus_client.registry import Collector as MetricFamilies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from prometheus_client import Metric
 
@@ -32,6 +32,15 @@ class OrderingSource(Protocol):
     @property
     def is_primary(self) -> bool:
         """True if partition state comes from it now."""
+
+
+@runtime_checkable
+class AskingSource(Protocol):
+    """A source that asks every broker."""
+
+    @property
+    def unseen_brokers(self) -> Collection[int]:
+        """Brokers that run and cannot be asked, as they lack the listener."""
 
 
 @runtime_checkable
@@ -90,11 +99,18 @@ class CollectorMetrics:
             registry=self.registry,
         )
         primary = Gauge(f"{PREFIX}primary_source", "1 if partition state comes from this source now.", **ours)
+        unseen = Gauge(
+            f"{PREFIX}unseen_brokers",
+            "Brokers that run and have no listener of the name by which a source asks them: their samples are missing.",
+            **ours,
+        )
         for source in sources:
             for counter in (self._observations, self._undecodable, self._refused):
                 counter.labels(self._cluster, source.name)
             if isinstance(source, MeteredSource):
                 self.registry.register(source.metrics)
+            if isinstance(source, AskingSource):
+                unseen.labels(self._cluster, source.name).set_function(partial(_unseen, source))
             if isinstance(source, OrderingSource):
                 primary.labels(self._cluster, source.name).set_function(partial(_primary, source))
 
@@ -121,6 +137,10 @@ class CollectorMetrics:
             return []
         refusals = [self._refusals[source.name] for source in possible if source.name in self._refusals]
         return refusals or ["no source has read partition state yet"]
+
+
+def _unseen(source: AskingSource) -> float:
+    return float(len(source.unseen_brokers))
 
 
 def _primary(source: OrderingSource) -> float:

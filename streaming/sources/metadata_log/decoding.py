@@ -424,6 +424,7 @@ def _register_broker(values: dict[str, Any]) -> records.MetadataRecord:
         host=None if listed is None else listed.host,
         port=None if listed is None else listed.port,
         end_points=end_points,
+        newest_metadata_version=_newest_metadata_version(values),
     )
 
 
@@ -506,13 +507,18 @@ def _config(values: dict[str, Any]) -> records.MetadataRecord:
 
 
 def _register_controller(values: dict[str, Any]) -> records.MetadataRecord:
-    newest = {row["name"]: row["max_supported_version"] for row in values["features"] or ()}
     return records.RegisterController(
         controller=values["controller_id"],
         incarnation_id=values["incarnation_id"],
-        newest_metadata_version=newest.get(records.METADATA_VERSION),
+        newest_metadata_version=_newest_metadata_version(values),
         end_points=_end_points(values["end_points"] or ()),
     )
+
+
+def _newest_metadata_version(values: dict[str, Any]) -> int | None:
+    """Return the newest level of metadata.version that a registration supports; None where it does not say."""
+    newest: dict[str, int] = {row["name"]: row["max_supported_version"] for row in values["features"] or ()}
+    return newest.get(records.METADATA_VERSION)
 
 
 def _marker(key: int) -> Callable[[dict[str, Any]], records.MetadataRecord]:

@@ -163,7 +163,7 @@ class ClusterImage:
         common = {**self._envelope(collected_at), "metadata_offset": self._settled().offset}
         inside = {**common, "in_snapshot": True}
         counts = {topic_id: len(parts) for topic_id, parts in state.partitions.items()}
-        settings: list[Effect] = [] if state.controller is None else [state.controller]
+        settings: list[Effect] = state.of_controllers()
         # What is unset is reported, too: it may have been unset while no collector was running.
         configs: dict[tuple[str, str], str | None] = {("", MIN_ISR): None}
         configs |= dict.fromkeys(product(state.topics.values(), (MIN_ISR, DISKLESS)))

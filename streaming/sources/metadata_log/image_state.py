@@ -49,6 +49,7 @@ from streaming.contracts.records import (
     Topic,
     UndecodableRecord,
     UnregisterBroker,
+    UnregisterController,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +108,24 @@ class CauseRevision:
     broker: BrokerId
 
 
-Effect = PartitionStep | BrokerStep | TopicDeleted | ConfigStep | CauseRevision | LeaderChange | UndecodableRecord
+@dataclass(frozen=True, slots=True)
+class ControllersStep:
+    """The registered controllers changed: the newest metadata.version that each supports, 0 for unknown, by id."""
+
+    leader: LeaderChange
+    levels: dict[int, int]
+
+
+Effect = (
+    PartitionStep
+    | BrokerStep
+    | TopicDeleted
+    | ConfigStep
+    | CauseRevision
+    | LeaderChange
+    | ControllersStep
+    | UndecodableRecord
+)
 
 
 class MetadataState:
@@ -124,6 +142,7 @@ class MetadataState:
         self.features: dict[str, int] = {}
         self.controller: LeaderChange | None = None
         self.controller_end_points: dict[int, tuple[EndPoint, ...]] = {}
+        self.controllers: dict[int, int] = {}
         self._ids: dict[str, TopicId] = {}
         self._advertised: Mapping[int, tuple[str, int]] = {}
         self._listener: str | None = None
@@ -152,6 +171,12 @@ class MetadataState:
     def is_4_0(self) -> bool:
         """Return whether the controllers are proven to be of 4.0 or newer; older ones cannot raise these features."""
         return self.features.get(METADATA_VERSION, 0) >= _4_0_IV0 or self.features.get(ELR_VERSION, 0) > 0
+
+    def of_controllers(self) -> list[Effect]:
+        """Return who leads, with the controllers that are registered; these are none below 3.7-IV0."""
+        if self.controller is None:
+            return []
+        return [ControllersStep(self.controller, dict(self.controllers)) if self.controllers else self.controller]
 
     def may_have_elr(self) -> bool:
         """Return whether eligible leader replicas are on, or no record has said the level of any feature."""
@@ -307,6 +332,18 @@ class MetadataState:
         return []
 
     @apply.register
+    def _(self, record: RegisterController) -> list[Effect]:
+        level = record.newest_metadata_version or 0
+        is_same = self.controllers.get(record.controller) == level
+        self.controllers[record.controller] = level
+        return [] if is_same else self.of_controllers()
+
+    @apply.register
+    def _(self, record: UnregisterController) -> list[Effect]:
+        self.controllers.pop(record.controller, None)
+        return self.of_controllers()
+
+    @apply.register
     def _(self, record: LeaderChange) -> list[Effect]:
         self.controller = record
         return [record]
@@ -365,8 +402,8 @@ def observed(effect: Effect, envelope: Mapping[str, Any], why: Explanation | Non
             return _cause_revised(effect, envelope, index)
         case TopicDeleted(topic=topic, topic_id=topic_id):
             return TopicRemoved(**envelope, topic_id=topic_id, topic=topic)
-        case LeaderChange(controller=controller, epoch=epoch):
-            return ControllerObserved(**envelope, controller=controller, controller_epoch=epoch)
+        case LeaderChange() | ControllersStep():
+            return _controller_observed(effect, envelope)
         case _:
             raise AssertionError(f"no observation for {effect!r}")
 
@@ -395,6 +432,17 @@ def partition_observed(
         cause=None if why is None else why.cause,
         evidence=None if why is None else why.evidence,
         candidates=() if why is None else why.candidates,
+    )
+
+
+def _controller_observed(effect: LeaderChange | ControllersStep, envelope: Mapping[str, Any]) -> ControllerObserved:
+    leader, levels = (effect, None) if isinstance(effect, LeaderChange) else (effect.leader, effect.levels)
+    return ControllerObserved(
+        **envelope,
+        controller=leader.controller,
+        controller_epoch=leader.epoch,
+        registered=None if levels is None else tuple(sorted(levels)),
+        registered_levels=None if levels is None else tuple(levels[node] for node in sorted(levels)),
     )
 
 
@@ -427,6 +475,7 @@ def broker_observed(step: BrokerStep, envelope: Mapping[str, Any]) -> BrokerObse
         log_dirs=broker.log_dirs,
         host=broker.host,
         port=broker.port,
+        newest_metadata_version=broker.newest_metadata_version,
     )
 
 
@@ -461,6 +510,7 @@ def state_document(state: MetadataState) -> dict[str, Any]:
         "features": dict(state.features),
         "controller": None if state.controller is None else asdict(state.controller),
         "controller_end_points": [[node, *points] for node, points in state.controller_end_points.items()],
+        "controllers": sorted(state.controllers.items()),
     }
 
 
@@ -484,6 +534,7 @@ def state_from_document(document: Mapping[str, Any]) -> MetadataState:
     state.controller = None if controller is None else LeaderChange(**controller)
     rows = document.get("controller_end_points", ())
     state.controller_end_points = {node: tuple(EndPoint(*each) for each in points) for node, *points in rows}
+    state.controllers = dict(document.get("controllers", ()))
     return state
 
 

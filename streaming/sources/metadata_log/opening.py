@@ -10,9 +10,11 @@ from streaming.contracts.observations import ControllerObserved, Observation, So
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses
 from streaming.sources.metadata_log.source import MetadataLogSource
+from streaming.sources.metadata_log.tail import NO_NODE
 from streaming.sources.permissions import grantee_of
 from streaming.sources.protocol.addresses import parse_address, parse_servers
-from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.connection import ServiceRefused, dialer
+from streaming.sources.protocol.quorum_messages import Leader
 from streaming.sources.protocol.security import from_client
 from streaming.sources.source import SILENCE_SECONDS, Timer, monotonic
 
@@ -103,7 +105,8 @@ class VotersSource:
     """Reports the voters when they, or those that have caught up, change, and every half minute.
 
     It orders no partitions (``SourceKind.NONE``). While the quorum has no leader, or cannot be asked, it reports that
-    it is unknown who has caught up. It asks for the cluster's id each time: the cluster may have been rebuilt.
+    it is unknown who has caught up, and which of both. It asks for the cluster's id each time: the cluster may have
+    been rebuilt.
     """
 
     def __init__(
@@ -121,17 +124,13 @@ class VotersSource:
         if not self._ask_due.take_due(self._clock()):
             time.sleep(_WAIT_SECONDS)
             return []
-        try:
-            cluster_id = self._bootstrap.cluster_id()
-            self._last = self._last if cluster_id == self._cluster_id else None
-            self._cluster_id = cluster_id
-            self._last, caught_up = (quorum := self._bootstrap.quorum()), caught_up_in(quorum)
-        except ConnectionRefused:
-            caught_up = None
+        caught_up, is_led = self._ask()
         last = self._last
-        if self._cluster_id is None or last is None or not last.voters:
+        if self._cluster_id is None or (last is None and is_led is None):
             return []
-        content = self._cluster_id, last.leader, tuple(sorted(last.voters)), caught_up
+        leader = Leader(NO_NODE, NO_NODE) if last is None else last.leader
+        voters = None if last is None or not last.voters else tuple(sorted(last.voters))
+        content = self._cluster_id, leader, voters, caught_up, is_led
         if content != self._reported:
             self._report_due.expire()
         if not self._report_due.take_due(self._clock()):
@@ -146,12 +145,31 @@ class VotersSource:
                 occurred_not_before=now,
                 occurred_not_after=now,
                 collected_at=now,
-                controller=last.leader.node,
-                controller_epoch=last.leader.epoch,
-                voters=tuple(sorted(last.voters)),
+                controller=leader.node,
+                controller_epoch=leader.epoch,
+                voters=voters,
                 caught_up=caught_up,
+                is_led=is_led,
             )
         ]
+
+    def _ask(self) -> tuple[tuple[int, ...] | None, bool | None]:
+        """Ask who has caught up, and whether the quorum has a leader; None for what no answer says.
+
+        A broker that is asked asks the leader, and answers late, or with an error, where there is none. That is said
+        only of brokers that answer other questions, and none of which may not be asked this one, or is too old.
+        """
+        is_led: bool | None = None
+        try:
+            cluster_id = self._bootstrap.cluster_id()
+            self._last = self._last if cluster_id == self._cluster_id else None
+            self._cluster_id, is_led = cluster_id, False
+            self._last = self._bootstrap.quorum()
+            return caught_up_in(self._last), True
+        except ServiceRefused:
+            return None, None
+        except ConnectionRefused:
+            return None, is_led
 
     def acknowledge(self) -> None:
         """Do nothing: there is no position."""

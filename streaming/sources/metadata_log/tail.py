@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,7 +59,7 @@ class Controllers:
         self.failures = 0
         self._fixed = fixed
         self._addresses: dict[int, Address] = {}
-        self._unreachable_leader = Leader(NO_NODE, NO_NODE)
+        self._unreachable_leader = self._named_leader = Leader(NO_NODE, NO_NODE)
 
     @property
     def address(self) -> Address:
@@ -75,6 +76,16 @@ class Controllers:
         self._addresses = dict(quorum.nodes)
         self.target, self.epoch = quorum.leader.node, quorum.leader.epoch
         self.failures = 0
+
+    def who_leads(self, quorum: Quorum | None) -> str:
+        """Say who leads, and where it is asked: by an answer of the brokers, else by what controllers answered last."""
+        node = self._named_leader.node if quorum is None else quorum.leader.node
+        if node == NO_NODE:
+            return ""
+        if self._fixed and node not in self._fixed:
+            return f"; controller {node} leads, and has no address in cluster.controllers.addresses: add it"
+        address = self._fixed.get(node) or self._addresses.get(node)
+        return "" if quorum is None else f"; the brokers say that controller {node} leads, which is asked at {address}"
 
     def try_fixed(self) -> bool:
         """Ask the controllers at their fixed addresses, if there are any, which of them leads."""
@@ -96,6 +107,7 @@ class Controllers:
         leader = response.leader or Leader(NO_NODE, NO_NODE)
         is_usable = leader.epoch >= self.epoch and leader != self._unreachable_leader and leader.node in self._addresses
         is_usable &= not self.is_misled(response)
+        self._named_leader = leader if leader.epoch >= self.epoch else self._named_leader
         self.epoch = max(self.epoch, leader.epoch)
         self.target = leader.node if is_usable else self._next()
 
@@ -369,9 +381,14 @@ class Tail:
     def _discover(self) -> None:
         """Read leader and controllers from the brokers; raise when all known controllers had failed before."""
         had_failed = self._controllers.failures > 0
+        quorum: Quorum | None = None
         try:
             if not self._controllers.try_fixed():
-                self._controllers.learn(self._bootstrap.quorum(with_addresses=True))
+                quorum = self._bootstrap.quorum(with_addresses=True)
+                self._controllers.learn(quorum)
+            elif had_failed:
+                with suppress(ConnectionRefused):
+                    quorum = self._bootstrap.quorum()
         except ConnectionRefused:
             self._pause(_LONGEST_PAUSE)
             raise
@@ -380,7 +397,8 @@ class Tail:
                 0  # controllers may respond while every broker is down, so they are tried again
             )
         if had_failed:
-            raise ConnectionRefused(f"no controller serves the metadata log: {self._last_error}")
+            who = self._controllers.who_leads(quorum)
+            raise ConnectionRefused(f"no controller serves the metadata log: {self._last_error}{who}")
 
     def _fetch(self) -> Progress:
         connection, applied = self._connection or self._connect(), self.position.applied

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from kafka.protocol.admin import DescribeTopicPartitionsRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId, synthetic_topic_id
+from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, BrokerId, ClusterId, TopicId, synthetic_topic_id
 from streaming.errors import ConnectionRefused, InvalidObservation
-from streaming.sources.polling.view import ClusterView, PartitionView, in_order
+from streaming.sources.polling.view import ClusterView, PartitionView, in_order, with_leaders, without_listener
 from streaming.sources.protocol import identity
 from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused
 from streaming.sources.protocol.identity import Node, Role
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_TOPIC: Final = 3
 TOPIC_AUTHORIZATION_FAILED: Final = 29
+LISTENER_NOT_FOUND: Final = 72  # of a partition: its leader has no listener of the name of the one that is asked
 _PARTITIONS_PER_RESPONSE: Final = 2000  # brokers send no more (max.request.partition.size.limit)
 
 
@@ -172,14 +173,19 @@ class ConnectedBroker:
 
     def _view(self, answer: MetadataAnswer, topics: Collection[AnsweredTopic]) -> ClusterView:
         cluster_id = ClusterId(answer.cluster_id or self._cluster)
-        return ClusterView(
+        holders = frozenset[BrokerId]().union(*(topic.holders for topic in topics))
+        unlisted = holders.difference(answer.brokers)
+        theirs = {topic.name: topic.partitions for topic in topics if not unlisted.isdisjoint(topic.holders)}
+        view = ClusterView(
             cluster_id=cluster_id,
             answered_by=responder(self.address, answer.brokers, self._stranger),
             brokers=answer.brokers,
             topics={topic.name: topic.partitions for topic in topics},
             topic_ids={topic.name: topic.topic_id or synthetic_topic_id(cluster_id, topic.name) for topic in topics},
             partition_counts={topic.name: topic.partition_count for topic in topics},
+            unseen=without_listener(theirs, answer.brokers),
         )
+        return with_leaders(view, None) if view.unseen else view
 
     def _who_answers(self, view: ClusterView) -> int:
         """Return the broker that answers; its address may lead to another one, so two may be the same."""
@@ -205,7 +211,7 @@ class ConnectedBroker:
         try:
             for topic in self._described(sorted(degraded), deadline):
                 if topic.name in degraded and topic.topic_id == view.topic_ids[topic.name]:
-                    newer = {n: part for n, part in topic.partitions.items() if n in view.topics[topic.name]}
+                    newer = dict(_newer(topic.partitions, view.topics[topic.name], has_unseen=bool(view.unseen)))
                     topics[topic.name] = {**topics[topic.name], **newer}
                     degraded[topic.name] -= newer.keys()
         except ConnectionRefused:
@@ -235,6 +241,23 @@ class ConnectedBroker:
     def _require_time(self, deadline: Micros) -> None:
         if monotonic() > deadline:
             raise ConnectionRefused(f"{self.address} did not respond in time")
+
+
+def _newer(
+    described: Mapping[int, PartitionView], before: Mapping[int, PartitionView], *, has_unseen: bool
+) -> Iterator[tuple[int, PartitionView]]:
+    """Yield the partitions of a description that are in a view.
+
+    It has no errors, so it does not say whether a leader is missing or cannot be seen: that is known of the same epoch.
+    """
+    for number, part in described.items():
+        seen = before.get(number)
+        if seen is None:
+            continue
+        if part.leader != NO_LEADER or seen.leader == NO_LEADER or not has_unseen:
+            yield number, part
+        elif part.leader_epoch is not None and part.leader_epoch == seen.leader_epoch:
+            yield number, part._replace(leader=seen.leader)
 
 
 def responder(address: Address, brokers: Mapping[BrokerId, tuple[str, int]], stranger: int) -> int:
@@ -270,6 +293,7 @@ class AnsweredTopic(NamedTuple):
         partitions: without those that are answered without replicas; in a description without those whose eligible
             leader replicas are null.
         partition_count: of all partitions.
+        holders: the brokers with replicas of them.
     """
 
     error: int
@@ -277,6 +301,7 @@ class AnsweredTopic(NamedTuple):
     topic_id: TopicId | None
     partitions: dict[int, PartitionView]
     partition_count: int
+    holders: frozenset[BrokerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +404,7 @@ def _of_old_broker(response: Any) -> MetadataAnswer:  # noqa: ANN401 - kafka-pyt
 
 
 def _of_old_partition(part: Any) -> Numbered:  # noqa: ANN401 - as above
-    view = _viewed(part.replica_nodes, part.isr_nodes, part.leader_id)
+    view = _viewed(part.replica_nodes, part.isr_nodes, part.leader_id, part.error_code)
     return part.partition_index, view and view._replace(offline=in_order(part.offline_replicas, view.replicas))
 
 
@@ -424,7 +449,8 @@ def _answered(error: int, name: str, topic_id: str, answered: Sequence[Numbered]
     if topic_id == _NO_ID:  # the epochs may be of a topic of this name that was deleted
         partitions = {number: view._replace(leader_epoch=None) for number, view in partitions.items()}
     count = max((number for number, _ in answered), default=-1) + 1
-    return AnsweredTopic(error, name, None if topic_id == _NO_ID else TopicId(topic_id), partitions, count)
+    holders = frozenset(broker for view in partitions.values() for broker in view.replicas)
+    return AnsweredTopic(error, name, None if topic_id == _NO_ID else TopicId(topic_id), partitions, count, holders)
 
 
 def _partition(reader: ByteReader) -> Numbered:
@@ -449,14 +475,16 @@ def _described(reader: ByteReader) -> Numbered:
 
 def _state(reader: ByteReader) -> Numbered:
     """Read what is common to both responses."""
-    _, number, leader, epoch = reader.structure(_PARTITION)
-    view = _viewed(reader.numbers("i") or (), reader.numbers("i") or (), leader)
+    error, number, leader, epoch = reader.structure(_PARTITION)
+    view = _viewed(reader.numbers("i") or (), reader.numbers("i") or (), leader, error)
     return number, view and view._replace(leader_epoch=epoch if epoch >= 0 else None)
 
 
-def _viewed(replicas: Sequence[int], isr: Sequence[int], leader: int) -> PartitionView | None:
+def _viewed(replicas: Sequence[int], isr: Sequence[int], leader: int, error: int) -> PartitionView | None:
     if len(set(replicas)) != len(replicas):
         raise ValueError(f"replicas name a broker twice: {replicas}")
+    if leader < 0 and error == LISTENER_NOT_FOUND:
+        leader = UNSEEN_LEADER
     return (
         PartitionView(tuple(map(BrokerId, replicas)), in_order(isr, replicas), BrokerId(leader)) if replicas else None
     )

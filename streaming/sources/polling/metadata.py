@@ -21,6 +21,7 @@ from streaming.sources.polling.view import (
     Uncertainty,
     goes_back,
     may_be_stale,
+    with_leaders,
 )
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import ServiceRefused
@@ -358,7 +359,7 @@ def _completed(view: ClusterView, before: ClusterView | None, hidden: frozenset[
         for name, topic_id in view.topic_ids.items()
     }
     return replace(
-        view,
+        with_leaders(view, before) if view.unseen else view,
         hidden=hidden,
         topics={**view.topics, **{name: before.topics[name] for name in hidden}},
         topic_ids={**ids, **{name: before.topic_ids[name] for name in hidden}},

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.blocks import in_blocks
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros, TopicId
+from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import (
     BrokerObserved,
     Observation,
@@ -44,8 +44,9 @@ _NONE: Final = Reassignment()
 class PartitionView(NamedTuple):
     """One partition in a broker's metadata response, and what is requested separately.
 
-    ``leader_epoch`` is None where the cluster has no topic ids. ``offline`` are the replicas of brokers that are not
-    alive, and those in log directories that failed (KIP-112).
+    ``leader`` is ``UNSEEN_LEADER`` where one leads that has no listener of the name that is asked, and nothing says
+    which. ``leader_epoch`` is None where the cluster has no topic ids. ``offline`` are the replicas of brokers that are
+    not alive or lack that listener, and those in log directories that failed (KIP-112).
     """
 
     replicas: tuple[BrokerId, ...]
@@ -69,8 +70,10 @@ class ClusterView:
 
     ``answered_by`` is the broker that responded; a negative number, another one per connection, where its address is
     not one that a broker advertises. ``topics`` maps the name of a topic to its partitions, ``brokers`` the id of a
-    broker to its address. ``partition_counts`` also counts partitions that the response names without replicas, which
-    are not in ``topics``: they exist, and nothing else is known of them.
+    broker to its address. ``unseen`` are brokers that are not listed, and are in the ISR of partitions that are led:
+    the controller has them unfenced, and they have no listener of the name that is asked. ``partition_counts`` also
+    counts partitions that the response names without replicas, which are not in ``topics``: they exist, and nothing
+    else is known of them.
     ``has_reassignments``: whether the partitions have theirs; otherwise it is unknown which are being reassigned.
     ``has_elr``: the same of eligible leader replicas.
     ``is_partial``: topics may exist that are not to be described, and are not in it. ``hidden`` are the names of those
@@ -87,6 +90,7 @@ class ClusterView:
     has_elr: bool = False
     is_partial: bool = False
     hidden: frozenset[str] = frozenset()
+    unseen: frozenset[BrokerId] = frozenset()
 
     def without(self, topics: frozenset[str]) -> ClusterView:
         """Leave topics out."""
@@ -117,6 +121,50 @@ def _seen_in(view: PartitionView, listed: Reassignment) -> Reassignment:
     return Reassignment(adding, removing) if has_begun and not is_over else _NONE
 
 
+def without_listener(
+    topics: Mapping[str, Mapping[int, PartitionView]], brokers: Container[BrokerId]
+) -> frozenset[BrokerId]:
+    """Return the brokers that are not listed, and are in the ISR of a partition that is led.
+
+    A controller that fences a broker takes it out of each ISR in the same step, but the last one of a partition, which
+    has no leader then. So such a broker is unfenced, and lacks a listener of the name of the one that is asked.
+    """
+    return frozenset(
+        broker
+        for parts in topics.values()
+        for part in parts.values()
+        if part.leader != NO_LEADER
+        for broker in part.isr
+        if broker not in brokers
+    )
+
+
+def with_leaders(view: ClusterView, before: ClusterView | None) -> ClusterView:
+    """Name the leaders that cannot be seen, where there is one possibility.
+
+    The leader is in the ISR and not listed; in the same leader epoch it is who it was before.
+    """
+    topics: dict[str, dict[int, PartitionView]] = {}
+    for topic, parts in view.topics.items():
+        unseen = {number: part for number, part in parts.items() if part.leader == UNSEEN_LEADER}
+        is_same = before is not None and before.topic_ids.get(topic) == view.topic_ids.get(topic)
+        old = before.topics.get(topic, {}) if before is not None and is_same else {}
+        leaders = {
+            number: part._replace(leader=_unseen_leader(part, view, old.get(number))) for number, part in unseen.items()
+        }
+        if leaders:
+            topics[topic] = {**parts, **leaders}
+    return replace(view, topics={**view.topics, **topics}) if topics else view
+
+
+def _unseen_leader(part: PartitionView, view: ClusterView, before: PartitionView | None) -> BrokerId:
+    candidates = [broker for broker in part.isr if broker not in view.brokers]
+    if len(candidates) == 1:
+        return candidates[0]
+    is_same_epoch = before is not None and part.leader_epoch is not None and before.leader_epoch == part.leader_epoch
+    return before.leader if before is not None and is_same_epoch and before.leader in candidates else UNSEEN_LEADER
+
+
 def in_order(isr: Sequence[int], replicas: Sequence[int]) -> tuple[BrokerId, ...]:
     """Sort an ISR by the order of the replicas: brokers return it in any order, and the order is not a change."""
     return tuple(
@@ -138,7 +186,8 @@ def has_same_members(before: ClusterView, after: ClusterView) -> bool:
         after.has_elr and not before.has_elr
     )
     has_same_topics = before.hidden == after.hidden and not deleted_topics(before, after)
-    return not is_new_knowledge and before.brokers == after.brokers and has_same_topics
+    has_same_brokers = (before.brokers, before.unseen) == (after.brokers, after.unseen)
+    return not is_new_knowledge and has_same_brokers and has_same_topics
 
 
 def steps(before: ClusterView, after: ClusterView, envelope: Mapping[str, Any]) -> list[Observation]:
@@ -176,6 +225,10 @@ def snapshot(  # noqa: PLR0913 - what its markers say
             BrokerObserved(**envelope, in_snapshot=True, broker=broker, host=host, port=port)
             for broker, (host, port) in after.brokers.items()
         ),
+        *(
+            BrokerObserved(**envelope, in_snapshot=True, broker=broker, unseen=True)
+            for broker in sorted(after.unseen.difference(after.brokers))
+        ),
         *(observed for observed in partitions if observed.cause is not None),
         *in_blocks(partitions),
         *(TopicRemoved(**envelope, topic_id=topic_id, topic=topic) for topic, topic_id in deleted if is_partial),
@@ -185,7 +238,7 @@ def snapshot(  # noqa: PLR0913 - what its markers say
             is_partial=is_partial or None,
             topic_ids=tuple(after.topic_ids[topic] for topic in topics),
             partition_counts=tuple(after.partition_count(topic) for topic in topics),
-            brokers=tuple(after.brokers),
+            brokers=tuple(sorted(after.unseen.union(after.brokers))),
         ),
     ]
 

@@ -7,11 +7,15 @@ addresses (KIP-853).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import DescribeQuorumRequest
 
+from streaming.contracts.identifiers import topic_id_from_uuid
 from streaming.sources.protocol.addresses import Address
+
+if TYPE_CHECKING:
+    import uuid
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 
@@ -34,6 +38,7 @@ class QuorumMember:
         log_end_offset: of its log.
         last_fetch_ms: when it fetched last, in milliseconds of the leader's clock.
         last_caught_up_ms: the time up to which it has the leader's log, by the same clock.
+        directory_id: of its metadata log, since version 2 of a quorum that has any.
     """
 
     node: int
@@ -41,6 +46,7 @@ class QuorumMember:
     log_end_offset: int | None
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
+    directory_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,13 @@ def _member(replica: Any, *, is_voter: bool) -> QuorumMember:  # noqa: ANN401 - 
         log_end_offset=_unless_negative(replica.log_end_offset),
         last_fetch_ms=_unless_negative(replica.last_fetch_timestamp),
         last_caught_up_ms=_unless_negative(replica.last_caught_up_timestamp),
+        directory_id=_directory_id(replica.replica_directory_id),
     )
+
+
+def _directory_id(value: uuid.UUID | None) -> str | None:
+    """Return an id as Kafka's tools print it; None of one that is not assigned, or not in this version."""
+    return topic_id_from_uuid(value) if value is not None and value.int else None
 
 
 def _unless_negative(value: int) -> int | None:

@@ -1,7 +1,7 @@
-"""DescribeLogDirs 2 to 4: where each replica of a broker lies, how large it is, and how full the volumes are.
+"""DescribeLogDirs 2 to 5: where each replica of a broker lies, how large it is, and how full the volumes are.
 
 The broker reports its directories itself (KIP-113), with the size and the free bytes of their volumes since version 4
-(KIP-827). Requires Describe on the cluster.
+(KIP-827), and since version 5 whether it puts new replicas into them (KIP-1066). Requires Describe on the cluster.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 KIND: Final = "directories"
 API_KEY: Final = 35
 OLDEST: Final = 2  # the first flexible version, Kafka 2.6
-NEWEST: Final = 4
+NEWEST: Final = 5
 _ERROR_OF_ALL_SINCE: Final = 3
 _VOLUMES_SINCE: Final = 4
+_CORDONED_SINCE: Final = 5
 _EVERY_TOPIC: Final = b"\0\0"  # null, and no tagged fields
 _REPLICA: Final = struct.Struct(">iqq?")  # number, size, lag of its offset, is it to replace the present one
 
@@ -44,6 +45,7 @@ class Directory(NamedTuple):
         replica_bytes: what its logs take, those of replicas that move into it included.
         sizes: bytes of each log that is in use, by topic and partition.
         total_bytes, usable_bytes: of its volume; None before version 4, or where the broker cannot say.
+        is_cordoned: it gets no new replicas; None before version 5.
     """
 
     path: str
@@ -52,6 +54,7 @@ class Directory(NamedTuple):
     sizes: dict[str, dict[int, int]]
     total_bytes: int | None = None
     usable_bytes: int | None = None
+    is_cordoned: bool | None = None
 
     @property
     def hosted_replicas(self) -> int:
@@ -137,6 +140,7 @@ class DirectoriesKind:
                 replica_bytes=None if each.error else each.replica_bytes,
                 total_bytes=each.total_bytes,
                 usable_bytes=each.usable_bytes,
+                is_cordoned=each.is_cordoned,
             )
             for each in directories
         ])  # fmt: skip
@@ -151,6 +155,7 @@ def _directory(reader: ByteReader, version: int) -> Directory:
     error, path = reader.number(INT16), reader.string()
     topics = reader.array(lambda: _topic(reader)) or ()
     volume = (reader.number(INT64), reader.number(INT64)) if version >= _VOLUMES_SINCE else (-1, -1)
+    is_cordoned = reader.boolean() if version >= _CORDONED_SINCE else None
     reader.tags()
     total, usable = (each if each >= 0 else None for each in volume)
     return Directory(
@@ -163,6 +168,7 @@ def _directory(reader: ByteReader, version: int) -> Directory:
         },
         total_bytes=total,
         usable_bytes=usable,
+        is_cordoned=is_cordoned,
     )
 
 

@@ -104,6 +104,7 @@ class QuorumKind:
                 log_end_offset=None if member.log_end_offset is None else Offset(member.log_end_offset),
                 last_fetch_at=_micros(member.last_fetch_ms),
                 last_caught_up_at=_micros(member.last_caught_up_ms),
+                directory_id=member.directory_id,
             )
             for member in quorum.members
         ])  # fmt: skip

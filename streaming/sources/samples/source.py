@@ -17,6 +17,7 @@ from streaming.name_patterns import NamePatterns
 from streaming.sources.permissions import ANYBODY, PermissionDenied, Probe, addressed, grantee_of
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.metadata import AddressRotation
+from streaming.sources.polling.unseen import listener_name, unseen_sentence
 from streaming.sources.protocol.addresses import Address, Peers, parse_servers
 from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused, dialer
 from streaming.sources.protocol.identity import Node, Role, WrongNode, require
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from streaming.sources.samples.kind import BrokerAnswer, Kind, Work
 
 METADATA: Final = "metadata"
+_LISTENER: Final = "listener"
 _ANYONE: Final = BrokerId(-2)
 _MAX_BLOCK: Final = 1_000_000  # microseconds, of one poll
 VIEW_MICROS: Final = 1_000_000
@@ -96,6 +98,12 @@ class SamplesSource:
         self._say, self._is_too_old = report, False
         self._raised: dict[tuple[str, BrokerId], str] = {}
         self._wrong: set[BrokerId] = set()
+        self._unseen: frozenset[BrokerId] = frozenset()
+
+    @property
+    def unseen_brokers(self) -> frozenset[BrokerId]:
+        """Brokers that run and have no listener of the name that is asked: they give no samples."""
+        return frozenset() if self._view is None else self._view.unseen
 
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Return the samples that have arrived, or wait for some for at most a second.
@@ -161,6 +169,10 @@ class SamplesSource:
     def _observations(self, answer: BrokerAnswer, skew: int) -> Sequence[Observation]:
         if answer.kind == METADATA:
             self._take_view(answer, skew)
+            self._ask_for_listener(skew)
+            return ()
+        if answer.kind == _LISTENER:
+            self._say(f"{self.name}: {unseen_sentence(self._unseen, answer.value or '')}")
             return ()
         kind = next(kind for kind in self._kinds if answer.kind in kind.names)
         view = self._view
@@ -193,6 +205,20 @@ class SamplesSource:
         self._view, self._view_until = view, AT_ONCE
         self._turns.advertised = [Address(*at) for at in view.brokers.values()]
         self._calls.retain({*view.brokers, _ANYONE, NO_BROKER})
+
+    def _ask_for_listener(self, skew: int) -> None:
+        """Ask for the name of the listener that brokers lack, where they are others than before; then it is said."""
+        view, before = self._view, self._unseen
+        if view is None or view.unseen == before or self._calls.is_outstanding(_LISTENER):
+            return
+        self._unseen = view.unseen
+        if before - view.unseen and not view.unseen:
+            self._say(f"{self.name}: every broker that runs can be asked again")
+        if view.unseen and view.brokers:
+            broker = min(view.brokers)
+            address = Address(*view.brokers[broker])
+            ask = partial(listener_name, broker=broker, address=address)
+            self._calls.ask(_LISTENER, broker, address, ask, Micros(monotonic() + skew))
 
     def _note(self, answer: BrokerAnswer, refusal: ConnectionRefused | None) -> None:
         """Raise what is missing once, and again if it was there meanwhile; that a broker does not answer, never."""

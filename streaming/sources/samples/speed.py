@@ -16,7 +16,7 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
+from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import speeds_in_block
 from streaming.contracts.samples import BrokerSpeedObserved
 from streaming.sources.protocol.identity import WrongNode
@@ -255,7 +255,7 @@ class ReplicationPairs:
             of_topic = {broker: by_topic[topic] for broker, by_topic in follower_ends.items() if topic in by_topic}
             for number, end in now.items():
                 placed, then = parts.get(number), before.get(number)
-                if placed is None or then is None or placed.leader == NO_LEADER:
+                if placed is None or then is None or placed.leader < 0:
                     continue
                 for follower in placed.isr:
                     at = of_topic[follower].get(number) if follower in of_topic else None

@@ -183,6 +183,11 @@ def test_directories_and_voters_are_judged_by_spells_as_old_as_the_newest_sample
         ("/data of broker 2",), NOW - 900 * SECOND, 4.0
     )  # fmt: skip
     assert (voters.examples, voters.since, voters.age_seconds) == (("voter 101",), NOW - 11 * SECOND, 3.0)
+    gone, alive = (member(101, NOW)._replace(directory_id=each, is_voter=each == "old") for each in ("old", "new"))
+    replaced = judged(cluster(samples=ClusterSamples(quorum_members=(gone, alive)), sampled_conditions=(late,)))[1]
+    assert replaced["quorum_voter_behind"].examples == (
+        "voter 101, whose directory is gone: it runs as an observer",
+    )  # fmt: skip
     forgotten = judged(cluster(sampled_conditions=(offline,)))[1]["log_directory_offline"]
     assert forgotten.age_seconds == 900.0, "no row has it any more: its broker is silent"
 
@@ -282,13 +287,14 @@ def test_a_log_that_stands_still_while_its_collector_reads_brokers_has_no_contro
     silent = NOW - 70 * SECOND
     log = source(LOG, SourceKind.METADATA_LOG, silent)
     samples = source(OFFSETS, SourceKind.NONE, NOW - SECOND, "samples")
-    stale = {"state": {"primary_watermark": silent}}
+    asked = {"is_quorum_led": False, "quorum_observed_at": NOW - 40 * SECOND}
 
-    def with_sources(*sources: Any) -> ClusterSnapshot:
+    def with_sources(*sources: Any, **quorum: Any) -> ClusterSnapshot:
         one = cluster(sources=dict(sources))
-        return replace(one, cluster=one.cluster._replace(**stale["state"]))  # type: ignore[arg-type]
+        return replace(one, cluster=one.cluster._replace(primary_watermark=silent, **(quorum or asked)))  # type: ignore[arg-type]
 
     assert kinds(with_sources(log, samples)) == ("unhealthy", {"data_stale", "no_controller"})
+    assert kinds(with_sources(log, samples, is_quorum_led=None)) == ("unknown", {"data_stale"}), "blind is not green"
     assert kinds(with_sources(log)) == ("unknown", {"data_stale"})
     behind = source(LOG, SourceKind.METADATA_LOG, silent, behind_bytes=3)
     assert kinds(with_sources(behind, samples)) == ("unknown", {"data_stale"})
@@ -301,6 +307,8 @@ def test_polling_that_took_over_from_the_log_is_a_lost_primary_source_for_a_day(
     for silent, expected in ((70, {"primary_source_lost"}), (50, set()), (86_401, set())):
         log = source(LOG, SourceKind.METADATA_LOG, NOW - silent * SECOND)
         assert kinds(cluster(sources=dict([poll, log])))[1] == expected
+        for reason in judged(cluster(sources=dict([poll, log])))[1].values():
+            assert reason.examples == ("metadata_log:collector-1 (whether a controller leads is unknown)",)
 
 
 def test_the_worst_cluster_gives_the_status() -> None:

@@ -244,19 +244,28 @@ def member(
     return QuorumMemberRow(node, True, controller, 500, caught_up_at, collected_at)
 
 
+@pytest.mark.parametrize("polled", [False, True])
 @pytest.mark.parametrize(
-    ("polled", "named", "expected"),
+    ("named", "is_led", "asked", "is_proven"),
     [
-        (False, None, {"no_controller", "data_stale"}),
-        (False, 3, {"data_stale"}),
-        (False, 200, {"no_controller", "data_stale"}),
-        (True, None, {"primary_source_lost"}),
-        (True, 3, {"primary_source_lost"}),
-        (True, 200, {"no_controller"}),
+        (None, False, 40, True),
+        (200, False, 40, True),
+        (3, False, 40, False),
+        (200, True, 40, False),
+        (200, None, 40, False),
+        (200, False, 200, False),
+        (None, None, None, False),
     ],
 )
-def test_no_controller_needs_that_no_broker_names_one(*, polled: bool, named: int | None, expected: set[str]) -> None:
-    """The log stands still, its collector reads the brokers; ``named``: seconds since one of them named a leader."""
+def test_no_controller_needs_brokers_that_answer_and_name_none(
+    *, polled: bool, named: int | None, is_led: bool | None, asked: int | None, is_proven: bool
+) -> None:
+    """The log stands still, its collector reads the brokers, and does not only fail to.
+
+    ``named``: seconds since a sample named a leader; ``asked``: since it was said whether brokers name one.
+    """
+    expected = set() if polled else {"data_stale"}
+    expected |= {"no_controller"} if is_proven else {"primary_source_lost"} if polled else set()
     silent = NOW - 70 * SECOND
     sources = [
         source(LOG, SourceKind.METADATA_LOG, silent),
@@ -266,6 +275,8 @@ def test_no_controller_needs_that_no_broker_names_one(*, polled: bool, named: in
     one = cluster(
         until=NOW - SECOND if polled else silent, sources=dict(sources), samples=ClusterSamples(quorum_members=members)
     )
+    quorum = {"is_quorum_led": is_led, "quorum_observed_at": None if asked is None else NOW - asked * SECOND}
+    one = replace(one, cluster=one.cluster._replace(**quorum))  # type: ignore[arg-type]
     assert {condition for _, condition, _ in labels(one)} == expected
 
 

@@ -182,6 +182,11 @@ def test_incidents_of_a_cluster_that_nobody_observes_any_more_are_marked(tables:
     assert first.startswith("STALE: cluster old was last observed ")
     assert first.endswith(" ago; its incidents are that old")
     assert others == ["no open incidents; 2 closed, --all shows them"]
+    (said,) = incidents(tmp_path, "--cluster", "fresh").splitlines()
+    assert said == "no incident matches", "who asks about one cluster is not answered about others"
+    (newest, _) = rows_of(tables, "--all")
+    assert "STALE" not in incidents(tmp_path, newest["incident_id"])
+    assert incidents(tmp_path, "--cluster", "old").splitlines()[0] == first
 
 
 def test_one_incident_is_shown_with_the_events_that_are_its_evidence(tables: Path) -> None:

@@ -82,6 +82,45 @@ def test_the_quorum_has_each_members_lag_by_its_leaders_clock(sampled: Path) -> 
     assert state(sampled, "--quorum").splitlines()[1].startswith("100  voter  4  95  1,000,000  1m30s  1,000,090  ")
 
 
+def test_directories_that_get_no_new_replicas_are_marked_and_said_by_broker(tables: Tables, rows: Rows) -> None:
+    now = tables.observe(rows)
+    directory = {**rows.owner, "collected_at": now, "source": "s", "is_online": True, "is_cordoned": True}
+    tables.put(
+        "log_directories",
+        {**directory, "broker": 1, "log_dir": "/a"},
+        {**directory, "broker": 1, "log_dir": "/b", "is_cordoned": False},
+        {**directory, "broker": 2, "log_dir": "/a"},
+        {**directory, "broker": 2, "log_dir": "/b", "is_online": False, "is_cordoned": None},
+        {**directory, "broker": 3, "log_dir": "/a", "is_cordoned": None},
+    )
+    shown = {(row["broker"], row["log_dir"]): row["is_cordoned"] for row in objects(tables.directory, "--directories")}
+    assert shown == {(1, "/a"): True, (1, "/b"): False, (2, "/a"): True, (2, "/b"): None, (3, "/a"): None}
+    said = " ".join(state(tables.directory, "--directories").split())
+    assert said.count("online, cordoned") == 2
+    assert "broker 1 puts no new replica into /a: the others get them" in said
+    assert "broker 2 puts no new replica into any log directory: it gets none, also by a reassignment" in said
+    assert "broker 3 puts" not in said
+
+
+def test_a_voter_whose_directory_is_gone_is_shown_with_the_observer_in_its_place(tables: Tables, rows: Rows) -> None:
+    now = tables.observe(rows)
+    member = {
+        **rows.owner, "controller": 101, "log_end_offset": 7, "collected_at": now, "source": "s", "is_voter": True,
+        "last_caught_up_at": now,
+    }  # fmt: skip
+    tables.put(
+        "quorum_members",
+        {**member, "node": 101, "directory_id": "a"},
+        {**member, "node": 102, "directory_id": "gone", "last_caught_up_at": now - 50_000_000},
+        {**member, "node": 102, "directory_id": "new", "is_voter": False},
+    )
+    shown = [(row["node"], row["role"], row["directory_id"]) for row in objects(tables.directory, "--quorum")]
+    assert shown == [(101, "leader", "a"), (102, "voter", "gone"), (102, "observer", "new")]
+    said = " ".join(state(tables.directory, "--quorum").split())
+    assert "the directory gone of voter 102 is gone: it runs with new, as an observer" in said
+    assert "remove-controller --controller-id 102 --controller-directory-id gone;" in said
+
+
 def test_without_a_sample_of_the_leader_no_lag_is_known(tables: Tables, rows: Rows) -> None:
     now = tables.observe(rows)
     member = {**rows.owner, "node": 1, "is_voter": True, "log_end_offset": 7, "collected_at": now, "source": "s"}

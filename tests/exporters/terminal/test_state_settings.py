@@ -35,10 +35,10 @@ class Sampled:
     def feature(self, broker: int, feature: str, supported: int, finalized: int) -> dict[str, Any]:
         return self._sample(broker=broker, feature=feature, supported_level=supported, finalized_level=finalized)
 
-    def write(self, brokers: list[dict[str, Any]], features: list[dict[str, Any]]) -> None:
+    def write(self, brokers: list[dict[str, Any]], features: list[dict[str, Any]], **cluster: Any) -> None:
         racks = {1: "a", 2: "a", 3: "b"}
         self.tables.commit(
-            self.rows.cluster_row(self.now),
+            self.rows.cluster_row(self.now, **cluster),
             *(self.rows.broker(number, self.now, rack=rack) for number, rack in racks.items()),
             *self.partitions,
             self.rows.source(self.now),
@@ -134,6 +134,20 @@ def test_mixed_versions_and_an_upgrade_that_was_not_finished_are_found(sampled: 
     assert (unfinished["finding"], unfinished["reason"]) == (
         "unfinished_upgrade", "every broker supports metadata.version 30, the cluster uses 27",
     )  # fmt: skip
+
+
+def test_a_registration_that_blocks_the_upgrade_is_named_with_what_unblocks_it(sampled: Sampled) -> None:
+    sampled.topic("orders", [1, 2, 3])
+    upgraded = [sampled.feature(broker, "metadata.version", 30, 21) for broker in (1, 2, 3)]
+    controllers = {"registered_controllers": [101, 102], "registered_levels": [30, 21], "quorum_voters": [101]}
+    sampled.write([], upgraded, **controllers)
+    (found,) = objects(sampled.tables.directory, "--settings")
+    assert found["reason"] == (
+        "every broker supports metadata.version 30, the cluster uses 21; the registration of controller 102, which is "
+        "no voter (supports 21) blocks the upgrade"
+    )
+    assert found["fix"].startswith("start a controller of the new version with the id 102 once, as an observer, so")
+    assert found["fix"].endswith("; then kafka-features upgrade, once it is not to go back")
 
 
 def test_without_samples_a_sentence_says_so(sampled: Sampled) -> None:

@@ -228,3 +228,19 @@ def test_the_lag_of_a_share_group_is_the_reported_one_of_others_that_of_offsets(
         ("plain", 5): (None, None, None),
         ("shared", 1): (7, 7, None),
     }
+
+
+def test_a_node_is_in_the_quorum_as_often_as_it_has_directories(tmp_path: Path) -> None:
+    twice = [
+        replace(each, directory_id=directory, is_voter=directory == "gone")
+        for each in quorum(10, 102)
+        for directory in ("gone", "new")
+    ]
+    SampleBatch(tmp_path).apply(published([*quorum(10, 101), *twice]))
+    found = {(row["node"], row["directory_id"], row["is_voter"]) for row in rows(tmp_path, "quorum_members")}
+    assert found == {(101, None, True), (102, "gone", True), (102, "new", False)}
+    SampleBatch(tmp_path).apply(
+        published([*quorum(12, 101), replace(twice[1], collected_at=quorum(12, 1)[0].collected_at)])
+    )
+    found = {(row["node"], row["directory_id"], row["is_voter"]) for row in rows(tmp_path, "quorum_members")}
+    assert found == {(101, None, True), (102, "new", False)}

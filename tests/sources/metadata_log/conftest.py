@@ -78,12 +78,14 @@ class Quorum:
     versions: dict[int, int] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     quorum_error: int = 0
+    partition_error: int = 0
     fetch_error: int = 0
     faults: deque[Any] = field(default_factory=deque)
     nodes: dict[int, Node] = field(default_factory=dict)
     brokers: dict[int, int] = field(default_factory=dict)  # node to port
     listeners: dict[str, int | None] = field(default_factory=lambda: {"CONTROLLER": None})  # name to another port
     voters: dict[int, int] = field(default_factory=dict)  # node to the time up to which it has the log
+    observers: dict[int, int] = field(default_factory=dict)  # node to its directory; that of a voter is its number
     requests: list[Any] = field(default_factory=list)
     received_bytes: int = 0  # by all nodes, as sent_bytes
     sent_bytes: int = 0
@@ -198,9 +200,15 @@ class Node:
             )
             for one, until in quorum.voters.items()
         ]
+        observers = [
+            part.ReplicaState(
+                replica_id=one, replica_directory_id=uuid.UUID(int=directory), last_caught_up_timestamp=0, **unsaid
+            )
+            for one, directory in quorum.observers.items()
+        ]
         described = part(
-            partition_index=0, error_code=0, error_message=None, leader_id=quorum.leader, leader_epoch=quorum.epoch,
-            high_watermark=quorum.watermark(), current_voters=voters, observers=[],
+            partition_index=0, error_code=quorum.partition_error, error_message=None, leader_id=quorum.leader,
+            leader_epoch=quorum.epoch, high_watermark=quorum.watermark(), current_voters=voters, observers=observers,
         )  # fmt: skip
         nodes = []
         for one, other in quorum.nodes.items():

@@ -75,6 +75,16 @@ def test_the_first_record_names_the_controller_and_its_epoch() -> None:
     assert (records.LeaderChange(controller=101, epoch=1),) == first.records
 
 
+def test_registrations_say_what_the_node_supports_and_one_may_be_deleted() -> None:
+    found = [record for batch in decoding.decode_batches(SEGMENT) for record in batch.records]
+    registered = [one for one in found if isinstance(one, records.RegisterBroker | records.RegisterController)]
+    assert {type(one): one.newest_metadata_version for one in registered} == {
+        records.RegisterBroker: 30, records.RegisterController: 30,
+    }  # fmt: skip
+    deleted = decoding.decode_record(bytes((1, decoding.UNREGISTER_CONTROLLER, 0, 0, 0, 0, 102, 0)))
+    assert deleted == records.UnregisterController(controller=102)
+
+
 def test_a_snapshot_of_three_thousand_partitions_is_read_whole() -> None:
     frames = tuple(decoding.split(SNAPSHOT))
     found = [record for frame in frames for record in decoding.decode(frame).records]

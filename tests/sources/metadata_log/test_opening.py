@@ -106,12 +106,14 @@ def voters(quorum: Any) -> Callable[[], VotersSource]:
 
 
 clock = [0]
+led: list[bool | None] = []
 
 
 def told(source: VotersSource, now: int) -> list[Any]:
     clock[0] = now
     reported = source.poll(Micros(THEN * 1_000 - now))  # the wall clock runs backwards, which delays nothing
     assert all(isinstance(it, ControllerObserved) and it.source_kind is SourceKind.NONE for it in reported)
+    led.extend(it.is_led for it in reported if isinstance(it, ControllerObserved))
     return [(it.voters, it.caught_up) for it in reported if isinstance(it, ControllerObserved)]
 
 
@@ -133,9 +135,23 @@ def test_it_is_unknown_who_has_caught_up_without_a_leader_that_gives_its_time(qu
     quorum.quorum_error = 14
     assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), None)]
     quorum.quorum_error, quorum.voters[1] = 0, -1
-    assert told(source, now := now + ASKED_EVERY) == []
+    assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), None)], "there is a leader again"
     quorum.voters[1] = THEN
     assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), (1, 2, 3))]
+
+
+def test_brokers_that_may_not_be_asked_do_not_say_that_nobody_leads(quorum: Any, voters: Any) -> None:
+    source, now = voters(), 0
+    led.clear()
+    quorum.quorum_error = 14
+    assert told(source, now := now + ASKED_EVERY) == [(None, None)]
+    quorum.quorum_error = 0
+    assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), (1, 2, 3))]
+    quorum.partition_error = 31
+    assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), None)]
+    quorum.partition_error, quorum.leader = 0, -1
+    assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), None)]
+    assert led == [False, True, None, False]
 
 
 def test_voters_are_those_of_the_cluster_that_was_rebuilt_at_the_same_addresses(quorum: Any, voters: Any) -> None:
@@ -143,7 +159,7 @@ def test_voters_are_those_of_the_cluster_that_was_rebuilt_at_the_same_addresses(
     assert told(source, now)
     quorum.cluster_id, quorum.quorum_error = "another-cluster", 14
     reported = told(source, now + ASKED_EVERY)
-    assert reported == [], "these voters are of the cluster before"
+    assert reported == [(None, None)], "these voters are of the cluster before"
     quorum.quorum_error, clock[0] = 0, now + 2 * ASKED_EVERY
     (observed,) = source.poll(Micros(THEN))
     assert (observed.cluster_id, observed.caught_up) == ("another-cluster", (1, 2, 3))

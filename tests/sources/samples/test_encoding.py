@@ -135,6 +135,7 @@ def directories_response(version: int, *, error: int = 0) -> Any:
         result(
             error_code=code, log_dir=path, topics=topics if code == 0 else [],
             **({"total_bytes": total, "usable_bytes": usable} if has_volume else {}),
+            **({"is_cordoned": path == "/a"} if version >= 5 else {}),
         )
         for code, path, total, usable in ((0, "/a", 1000, 400), (56, "/b", -1, -1))
     ]  # fmt: skip
@@ -142,13 +143,14 @@ def directories_response(version: int, *, error: int = 0) -> Any:
     return of_response(version=version, throttle_time_ms=0, **refusal, results=[] if error else results)
 
 
-@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("version", [2, 3, 4, 5])
 def test_directories_are_decoded(version: int) -> None:
     healthy, failed = describe_directories(Answering(directories_response(version), version))  # type: ignore[arg-type]
     assert (healthy.path, healthy.error, healthy.replica_bytes, healthy.hosted_replicas) == ("/a", 0, 30, 1)
     assert healthy.sizes == {"orders": {0: 10}}  # not the replica that is to replace one elsewhere
     assert (healthy.total_bytes, healthy.usable_bytes) == ((1000, 400) if version >= 4 else (None, None))
     assert (failed.path, failed.error, failed.total_bytes, failed.usable_bytes) == ("/b", 56, None, None)
+    assert (healthy.is_cordoned, failed.is_cordoned) == ((True, False) if version >= 5 else (None, None))
 
 
 def test_directories_that_may_not_be_described_are_a_missing_permission() -> None:
@@ -157,9 +159,9 @@ def test_directories_that_may_not_be_described_are_a_missing_permission() -> Non
 
 
 def test_every_topic_is_asked_for_its_directories() -> None:
-    answering = Answering(directories_response(4), 4)
+    answering = Answering(directories_response(5), 5)
     describe_directories(answering)  # type: ignore[arg-type]
-    assert answering.sent == as_sent(DescribeLogDirsRequest(version=4, topics=None))
+    assert answering.sent == as_sent(DescribeLogDirsRequest(version=5, topics=None))
 
 
 def test_varints_have_seven_bits_a_byte() -> None:

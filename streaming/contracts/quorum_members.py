@@ -1,0 +1,76 @@
+"""Members of the metadata quorum by directory id (KIP-853): one node may be in it twice. Pure.
+
+A voter is a node with the directory that it had when it was made a voter. One whose disk is replaced, or wiped, comes
+back with another directory: as an observer, and its vote stays with the directory that is gone, which nobody has. Until
+that is removed the quorum has a voter that never catches up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+T = TypeVar("T")
+
+
+class Member(NamedTuple):
+    """What tells members apart.
+
+    Attributes:
+        node: a controller or a broker, of whichever cluster.
+        directory_id: of its metadata log; None where it is not reported.
+        is_voter: otherwise it is an observer.
+        at: when it was reported; the members of one answer have one time.
+    """
+
+    node: Hashable
+    directory_id: str | None
+    is_voter: bool
+    at: int
+
+
+def by_node(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, T]:
+    """Return one row of each node: of its newest answer, and of two in that the voter's."""
+    found: dict[Any, T] = {}
+    for row in rows:
+        each = member(row)
+        before = found.get(each.node)
+        if before is None or (each.at, each.is_voter) > _rank(member(before)):
+            found[each.node] = row
+    return found
+
+
+def replaced(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, tuple[T, T]]:
+    """Return each voter whose directory is gone, by node, with the observer that runs in its place."""
+    listed = list(rows)
+    voters = {node: row for node, row in by_node(listed, member).items() if member(row).is_voter}
+    return {
+        each.node: (voter, row)
+        for row in listed
+        for each in [member(row)]
+        if not each.is_voter
+        and (voter := voters.get(each.node)) is not None
+        and (each.at, each.directory_id) != (member(voter).at, member(voter).directory_id)
+        and each.at == member(voter).at
+    }
+
+
+def _rank(member: Member) -> tuple[int, bool]:
+    return member.at, member.is_voter
+
+
+def replaced_sentence(node: object, old: str | None, new: str | None) -> str:
+    """Say what became of a voter, and how it votes again.
+
+    >>> replaced_sentence(102, "old", "new")[:73]
+    'the directory old of voter 102 is gone: it runs with new, as an observer,'
+    """
+    tool = "kafka-metadata-quorum.sh --bootstrap-server BROKER"
+    return (
+        f"the directory {old or '?'} of voter {node} is gone: it runs with {new or '?'}, as an observer, and does not "
+        f"vote. Remove the vote, then give it one: {tool} remove-controller --controller-id {node} "
+        f"--controller-directory-id {old or '?'}; and with the properties of controller {node}: "
+        f"kafka-metadata-quorum.sh --command-config controller.properties --bootstrap-server BROKER add-controller"
+    )

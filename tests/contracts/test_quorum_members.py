@@ -1,0 +1,59 @@
+"""A node that is in the metadata quorum twice: as a voter with the directory that is gone, and as an observer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming.contracts.quorum_members import Member, by_node, replaced, replaced_sentence
+from streaming.contracts.sampled_conditions import of_quorum
+
+OLD, NEW, LATER = "oldDirectoryOf102", "newDirectoryOf102", 40_000_000
+
+
+def row(node: int, directory: str | None = None, **fields: Any) -> dict[str, Any]:
+    told = {"cluster_id": "c", "cluster": "main", "is_voter": True, "controller": 101, "collected_at": LATER}
+    return {**told, "node": node, "directory_id": directory, "last_caught_up_at": LATER, **fields}
+
+
+def member(each: dict[str, Any]) -> Member:
+    return Member(each["node"], each["directory_id"], each["is_voter"], each["collected_at"])
+
+
+GONE = row(102, OLD, last_caught_up_at=LATER - 46_000_000)
+ALIVE = row(102, NEW, is_voter=False)
+
+
+def behind(*rows: dict[str, Any]) -> dict[str, bool | None]:
+    return {finding.key.subject: finding.is_wrong for finding in of_quorum(rows)}
+
+
+@pytest.mark.parametrize("turned", [1, -1])
+def test_the_voter_counts_and_the_observer_in_its_place_is_named(turned: int) -> None:
+    rows = [row(101, "d101"), GONE, ALIVE, row(1, "d1", is_voter=False)][::turned]
+    assert by_node(rows, member)[102] is GONE
+    assert replaced(rows, member) == {102: (GONE, ALIVE)}
+    assert behind(*rows) == {"101": False, "102": True, "1": False}
+    said = replaced_sentence(102, OLD, NEW)
+    assert f"remove-controller --controller-id 102 --controller-directory-id {OLD};" in said
+    assert said.endswith(" add-controller")
+
+
+def test_a_voter_whose_directory_is_gone_is_behind_whatever_a_new_leader_knows_of_it() -> None:
+    unheard = {**GONE, "last_caught_up_at": None}
+    assert behind(row(101), unheard) == {"101": False, "102": None}
+    assert behind(row(101), unheard, ALIVE) == {"101": False, "102": True}
+
+
+def test_rows_of_an_older_answer_say_nothing_of_a_node() -> None:
+    again = row(102, NEW, collected_at=LATER + 1)
+    rows = [row(101, collected_at=LATER + 1), GONE, again]
+    assert by_node(rows, member)[102] is again
+    assert replaced(rows, member) == replaced([{**again, "is_voter": False}, GONE], member) == {}
+    assert behind(*rows)["102"] is False
+
+
+def test_without_directory_ids_nothing_is_gone() -> None:
+    one, other = (row(102, None, is_voter=is_voter) for is_voter in (True, False))
+    assert replaced([one, other], member) == {}
