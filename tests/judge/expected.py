@@ -216,6 +216,7 @@ _WHEN: Final[dict[str, Callable[[Play, Trouble, Effect], bool]]] = {
     "unsafe": lambda _, __, effect: not effect.harm.isdisjoint({"refused", "leaderless"}),
     "away": lambda play, one, effect: bool(_away(play, one, effect)),
     "moved": _moved,
+    "died": lambda _, one, effect: not one.brokers.isdisjoint(effect.removed),
     "touched": lambda _, __, effect: effect.first is not None,
 }
 
@@ -270,6 +271,11 @@ def _faulted(_: Play, one: Trouble, effect: Effect) -> _Suspects:
     return one.brokers & involved, one.brokers
 
 
+def _controllers(one: Trouble) -> frozenset[BrokerId]:
+    """The nodes that stood still, as people call them: without the sign of their addresses in the model."""
+    return frozenset(BrokerId(-broker) for broker in one.paused() if broker < 0)
+
+
 def _side(play: Play, one: Trouble, effect: Effect) -> _Suspects:
     """The smaller side, as far as anybody reported of it; anybody, where reports make the other one smaller."""
     involved = frozenset[int]().union(*pairs_in(effect.reports))
@@ -290,4 +296,5 @@ _SUSPECTS: Final[dict[str, Callable[[Play, Trouble, Effect], _Suspects]]] = {
     "unclean": lambda _, one, effect: (frozenset(effect.led_last - {NO_LEADER}), one.brokers),
     "unsafe": lambda _, one, effect: (one.brokers & effect.unsafe, one.brokers),
     "smaller_side": _side,
+    "controller": lambda _, one, __: (_controllers(one), _controllers(one)),
 }

@@ -7,8 +7,12 @@ committed before the rules that it judges. Change it by argument only, never bec
 
 - ``offline``: a partition has no leader, so it can be neither read nor written;
 - ``refused``: a partition is under its minimum ISR, so writes with acks=all are refused, even if none comes just then;
-- ``no controller``: no controller is active, so no leader can be elected and no ISR can change;
+- ``no controller``: no controller is active, or the active one stands still, so no leader can be elected and no ISR
+  can change;
 - ``unclean``: a leader was elected that may lack acknowledged records. This is a moment: what is lost stays lost.
+
+Brokers that the controller fences because it stood still itself are not lost: they are back with their next heartbeat.
+Nobody is to be told of them as lost, unless one stays away.
 
 Missing copies alone are no harm. *Redundancy* is lost then, which can wait for the morning.
 

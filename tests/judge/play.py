@@ -49,6 +49,7 @@ _LOOK_MS: Final = 100
 _DRAWS: Final = 40
 _POLLED_SHARE: Final = 1 / 12
 _ON_EVERYBODY: Final = frozenset({"split", "rack_isolation"})
+_OF_CONTROLLERS: Final = frozenset({"controller", "combined", "controller_stall"})
 
 CauseKey = tuple[str, int, int]
 """Topic id, partition and partition epoch: one step of one partition."""
@@ -192,7 +193,7 @@ def played(
 def _kinds(random: Random) -> tuple[str, ...]:
     weights = [weight for weight, _ in DRAWERS.values()]
     kinds = tuple(random.choices(list(DRAWERS), weights, k=random.choice((1, 2))))
-    is_one = not _ON_EVERYBODY.isdisjoint(kinds[1:]) or set(kinds) == {"controller", "combined"}
+    is_one = not _ON_EVERYBODY.isdisjoint(kinds[1:]) or len(_OF_CONTROLLERS.intersection(kinds)) > 1
     return kinds[:1] if is_one else kinds
 
 
@@ -326,10 +327,10 @@ def do(source: SimulatedSource, act: Act) -> None:
 
 
 def _look(play: Play, simulation: Simulation) -> None:
-    """Notice another active controller; while nobody is, the last one counts. Notice also that nobody is."""
+    """Notice another active controller; while nobody is, the last one counts. Notice also that nobody acts."""
     active = simulation.cluster.controllers.active
     last = play.controllers[-1].after if play.controllers else None
-    if active is None:
+    if active is None or simulation.cluster.is_paused(active):
         at, spans = (simulation.cluster.now - WARM_UP_MS) / 1_000, play.without_controller
         before = at - _LOOK_MS / 1_000
         if spans and spans[-1][1] >= before - _LOOK_MS / 2_000:
