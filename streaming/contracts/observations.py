@@ -230,6 +230,7 @@ class ControllerObserved(Observation):
     """Leader of the metadata quorum, and its raft epoch; the voters, where the source sees them (DescribeQuorum).
 
     ``voters`` None: not seen. ``caught_up`` None: it is unknown which of them have what the leader has.
+    ``silent_since``: this controller stood still from then until now, as the times of its records prove.
     """
 
     kind: ClassVar[str] = "controller"
@@ -239,6 +240,7 @@ class ControllerObserved(Observation):
     controller_epoch: int
     voters: tuple[int, ...] | None = None
     caught_up: tuple[int, ...] | None = None
+    silent_since: Micros | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

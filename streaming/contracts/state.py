@@ -147,6 +147,9 @@ class ClusterState(NamedTuple):
     metadata_log_since: Annotated[
         Micros | None, "begin of the metadata log, if it replaced another one: older offsets and epochs mean nothing"
     ] = None
+    # Invariant: these two are set together.
+    controller_silent_since: Annotated[Micros | None, "begin of the last stall of a controller; null for none"] = None
+    controller_silent_until: Annotated[Micros | None, "and its end"] = None
 
     @property
     def observed(self) -> ObservedTime:
@@ -242,8 +245,9 @@ def state_columns(state: type[Any], identity: int = 0) -> tuple[Column, ...]:
 PARTITION_STATE: Final = state_columns(PartitionState, identity=5)
 BROKER_STATE: Final = state_columns(BrokerState, identity=3)
 _OF_CLUSTER: Final = state_columns(ClusterState, identity=2)
-# Delta adds a new field of a struct behind all others: here a column that is new since the last two.
-CLUSTER_STATE: Final = (*_OF_CLUSTER[:-1], TOPIC_MIN_ISR, DISKLESS_TOPICS, _OF_CLUSTER[-1])
+# Delta adds a new field of a struct behind all others: here those that are new since the two of configurations.
+_NEW: Final = 3
+CLUSTER_STATE: Final = (*_OF_CLUSTER[:-_NEW], TOPIC_MIN_ISR, DISKLESS_TOPICS, *_OF_CLUSTER[-_NEW:])
 SOURCE_STATE: Final = state_columns(SourceState, identity=4)
 SOURCE_LAG: Final = state_columns(SourceLag)
 

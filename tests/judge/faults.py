@@ -468,3 +468,5 @@ DRAWERS: Final[dict[str, tuple[float, Callable[[Stand], Trouble | None]]]] = {
     "controller_stall": (6, controller_stall),
 }
 """Each fault with its weight."""
+LATER: Final = ("controller_stall",)
+"""The faults that are drawn apart, so that the seeds of earlier plays still draw the same."""

@@ -36,7 +36,7 @@ from streaming.sources.simulated.scenario import Fault, Scenario
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from streaming.sources.simulated.source import TraceEntry
 from tests.judge.clusters import drawn_cluster
-from tests.judge.faults import DRAWERS, Stand
+from tests.judge.faults import DRAWERS, LATER, Stand
 from tests.judge.polled import Poller
 from tests.judge.trouble import LOSE_RECORDS, Act, Trouble
 
@@ -168,7 +168,7 @@ def played(
     """
     random = Random(f"{seed} judge")
     for draw in range(_DRAWS):
-        wanted = kinds or _kinds(random)
+        wanted = kinds or _with_later(Random(f"{seed} later"), _kinds(random))
         cluster = drawn_cluster(random, wanted)
         source = source_of(cluster.scenario, seed * _DRAWS + draw, watched=not LOSE_RECORDS.isdisjoint(wanted))
         troubles = _troubles(random, source, cluster.scenario, wanted)
@@ -191,8 +191,21 @@ def played(
 
 
 def _kinds(random: Random) -> tuple[str, ...]:
-    weights = [weight for weight, _ in DRAWERS.values()]
-    kinds = tuple(random.choices(list(DRAWERS), weights, k=random.choice((1, 2))))
+    first = [kind for kind in DRAWERS if kind not in LATER]
+    weights = [DRAWERS[kind][0] for kind in first]
+    return _that_can_be(tuple(random.choices(first, weights, k=random.choice((1, 2)))))
+
+
+def _with_later(random: Random, kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """Draw, now and then, a fault that was added later in the place of another; other plays stay as they were."""
+    share = sum(DRAWERS[kind][0] for kind in LATER) / sum(weight for weight, _ in DRAWERS.values())
+    if random.random() >= share * len(kinds):
+        return kinds
+    (later,) = random.choices([*LATER], [DRAWERS[kind][0] for kind in LATER])
+    return _that_can_be((later, *kinds[1:]))
+
+
+def _that_can_be(kinds: tuple[str, ...]) -> tuple[str, ...]:
     is_one = not _ON_EVERYBODY.isdisjoint(kinds[1:]) or len(_OF_CONTROLLERS.intersection(kinds)) > 1
     return kinds[:1] if is_one else kinds
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SETS: Final = frozenset({
     "lost", "planned", "announced", "disks", "unclean_left", "harmed_by", "overdue", "controllers", "refused",
-    "leaderless", "unknown", "work",
+    "leaderless", "unknown", "work", "innocent",
 })  # fmt: skip
 _COUNTERS: Final = frozenset({"blamed", "verdicts", "causes", "counts"})
 
@@ -33,7 +33,7 @@ def encode_incident(incident: Incident) -> str:
         **values,
         **{name: sorted(values[name]) for name in _SETS},
         **{name: sorted(values[name].items()) for name in (*_COUNTERS, "departures")},
-        "downs": [[down.broker, down.at, down.planned, down.back_at] for down in incident.downs],
+        "downs": [[down.broker, down.at, down.planned, down.back_at, down.by_stall] for down in incident.downs],
         "episode": _written_episode(incident.episode),
         "touched": {topic_id: _runs(numbers) for topic_id, numbers in incident.touched.items()},
         "held": _written_held(incident),
@@ -50,7 +50,7 @@ def decode_incident(text: str) -> Incident:
     held = _read_held(document["held"])
     return Incident(**{
         **document,
-        **{name: set(document[name]) for name in _SETS},
+        **{name: set(document.get(name, ())) for name in _SETS},
         **{name: Counter(dict(document[name])) for name in _COUNTERS},
         "base": Family(document["base"]),
         "departures": Counter({tuple(pair): count for pair, count in document["departures"]}),

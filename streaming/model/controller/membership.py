@@ -132,8 +132,8 @@ class Membership:
         if registration is None or registration.epoch != request.broker_epoch:
             self._outbox.send(broker, BrokerHeartbeatResponse(Error.STALE_BROKER_EPOCH))
             return
-        # Only the periodic check ends a session. One that is over, and not checked yet, goes on: a controller that stood
-        # still fences one broker when it resumes, and then hears of the others (measured on 4.3.1).
+        # Only the periodic check ends a session, also of a broker that reports too late: a controller that stood still
+        # fences one broker when it resumes, and reads the heartbeats of the others then (measured on 4.3.1).
         self._sessions.touch(broker, now)
         self._metadata_offsets[broker] = request.metadata_offset
         following = next_state(self._question(request))
