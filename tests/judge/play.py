@@ -35,7 +35,7 @@ from streaming.sources.simulated import SimulatedSource
 from streaming.sources.simulated.scenario import Fault, Scenario
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from streaming.sources.simulated.source import TraceEntry
-from tests.judge.clusters import drawn_cluster
+from tests.judge.clusters import disagreeing, drawn_cluster
 from tests.judge.faults import DRAWERS, LATER, Stand
 from tests.judge.polled import Poller
 from tests.judge.trouble import LOSE_RECORDS, Act, Trouble
@@ -48,6 +48,7 @@ TAIL_SECONDS: Final = 80.0
 _LOOK_MS: Final = 100
 _DRAWS: Final = 40
 _POLLED_SHARE: Final = 1 / 12
+_DISAGREEING_SHARE: Final = 1 / 10
 _ON_EVERYBODY: Final = frozenset({"split", "rack_isolation"})
 _OF_CONTROLLERS: Final = frozenset({"controller", "combined", "controller_stall"})
 
@@ -170,6 +171,8 @@ def played(
     for draw in range(_DRAWS):
         wanted = kinds or _with_later(Random(f"{seed} later"), _kinds(random))
         cluster = drawn_cluster(random, wanted)
+        if (apart := Random(f"{seed} files of brokers")).random() < _DISAGREEING_SHARE:
+            cluster = cluster._replace(scenario=disagreeing(apart, cluster.scenario))
         source = source_of(cluster.scenario, seed * _DRAWS + draw, watched=not LOSE_RECORDS.isdisjoint(wanted))
         troubles = _troubles(random, source, cluster.scenario, wanted)
         if troubles is not None:
