@@ -21,6 +21,7 @@ ISR_REMOVAL_CAUSES: Final = (
     Cause.LAG,
     Cause.LEADER_STALL,
     Cause.FENCED,
+    Cause.CONTROLLER_STALL,
     Cause.CONTROLLED_SHUTDOWN,
     Cause.RESTART,
     Cause.UNCLEAN_RESTART,

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.changes.maintenance import with_return
 from streaming.changes.partitions import with_event_ids
 from streaming.changes.sources import MAX_SKEW, SILENCE, has_passed, has_reported, may_order, replaces_log
-from streaming.changes.state import CLUSTER_DEFAULT, Change, Event, is_news, reported_value
+from streaming.changes.state import CLUSTER_DEFAULT, Change, ConfiguredTimes, Event, is_news, reported_value
 from streaming.changes.steps import reconfigured
 from streaming.contracts.events import EventKind, Subject
+from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.observations import (
     CLUSTER_TIMES,
     DISKLESS,
@@ -144,6 +145,24 @@ def quorum_stepped(observed: ControllerObserved, draft: Draft) -> None:
     if is_same and before is not None and at - before < QUORUM_REPEATED:
         return
     cluster_stepped(after, observed, draft, ())
+
+
+def controller_stalled(observed: ControllerObserved, draft: Draft) -> None:
+    """Record that the controller stood still; a stall that begins soon after another one is the same one, longer."""
+    cluster, until = draft.cluster(observed), observed.occurred_not_after
+    since, last = observed.silent_since, cluster.controller_silent_until
+    if since is None or not may_order(cluster, observed) or until <= (last or 0):
+        draft.drop(observed)
+        return
+    times = ConfiguredTimes().configured(None, cluster.broker_session_timeout_ms)
+    seconds = (until - since) / 1_000_000
+    if last is not None and since - last <= times.awake_in_stall:
+        since = cluster.controller_silent_since
+    after = cluster._replace(controller_silent_since=since, controller_silent_until=until)
+    detail = f"controller {observed.controller} wrote nothing for {seconds:.3g} s"
+    identity = f"{observed.cluster_id}/controller_stalled/{observed.controller_epoch}/{observed.metadata_offset}"
+    events: list[PendingEvent] = [(EventKind.CONTROLLER_STALLED, BrokerId(observed.controller), detail)]
+    cluster_stepped(after, observed, draft, with_event_ids(identity, iter(events)))
 
 
 # Brokers: whether an observation is accepted, and its events.

@@ -41,8 +41,10 @@
 # The fold never guesses a cause. A source that reads the metadata log brings a cause with its evidence
 # (``sources.metadata_log.causes``); a poll brings none, and the step is UNKNOWN, inferred. The fold itself adds only
 # what the observation is: a partition that appears was created, one that is missing was deleted (both inferred), a
-# removed topic and a new configuration are proven. A cause changes later by ``CauseRevised`` alone: that is a change of
-# its own, and what was counted by cause stays as it was counted.
+# removed topic and a new configuration are proven. One cause needs what no record of the log has, the session timeout:
+# where the controller itself stood still for that long, CONTROLLER_STALL takes the place of FENCED (``stepped``). A
+# cause changes later by ``CauseRevised`` alone: that is a change of its own, and what was counted by cause stays as it
+# was counted.
 #
 # Totals and watermarks. Durations are differences of ``occurred_not_after``, never of processing time. An open episode
 # is only its ``_since``; its seconds are added when it closes. Readers count it up to the watermark of the primary
@@ -79,6 +81,7 @@ from streaming.changes.cluster_steps import (
     change_primary_source,
     cluster_stepped,
     configured,
+    controller_stalled,
     controllers_registered,
     is_of_quorum,
     log_replaced,
@@ -230,6 +233,9 @@ def _(observed: MaintenanceObserved, draft: Draft) -> None:
 
 @_apply.register
 def _(observed: ControllerObserved, draft: Draft) -> None:
+    if observed.silent_since is not None:
+        controller_stalled(observed, draft)
+        return
     if is_of_quorum(observed):
         quorum_stepped(observed, draft)
     cluster = draft.cluster(observed)

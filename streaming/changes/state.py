@@ -422,6 +422,24 @@ class ConfiguredTimes(NamedTuple):
             broker_session=(session_millis or 0) * 1_000 or self.broker_session,
         )
 
+    def is_of_stall(self, silent_since: int, silent_until: int, fenced_at: int) -> bool:
+        """Return whether a session that ended is no evidence against its broker, because the controller stood still.
+
+        Times are UTC microseconds; 0 and 0 for no silence.
+        """
+        begin = fenced_at - self.broker_session
+        silent = min(silent_until, fenced_at) - max(silent_since, begin)
+        return silent_until <= fenced_at and self.broker_session - silent <= self.awake_in_stall
+
+    @property
+    def awake_in_stall(self) -> int:
+        """Return the time of a session in which the controller may have listened, and the session still says nothing.
+
+        About as long as a broker waits until its next heartbeat (``broker.heartbeat.interval.ms``, 2 s of 9 s by
+        default).
+        """
+        return self.broker_session // 4
+
     @property
     def rejoined_at_once(self) -> int:
         """Return the time within which a healthy follower rejoins an ISR: a failed fetch and one that waits, twice."""

@@ -55,7 +55,7 @@ from streaming.changes.partitions import (
     violations,
     with_event_ids,
 )
-from streaming.changes.state import Change, ListedPartitions, ReplicationState, topic_config
+from streaming.changes.state import Change, ConfiguredTimes, ListedPartitions, ReplicationState, topic_config
 from streaming.contracts.blocks import shape_of
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.observations import ConfigOrigin, Observation, SourceKind
@@ -297,6 +297,7 @@ def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -
             base = partitions.with_unobserved_gap(base, last_seen, observed.occurred_not_after)
         observed = replace(observed, occurred_not_before=min(last_seen, observed.occurred_not_before))
     after = partitions.next_state(base, observed, draft.topic_config(observed.cluster_id, observed.topic))
+    observed = _blaming_controller(observed, cluster)
     cause, evidence = observed.cause, observed.evidence
     if cause is None:
         cause, evidence = Cause.UNKNOWN, Evidence.INFERRED
@@ -322,6 +323,21 @@ def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -
             after=after,
         )
     )
+
+
+def _blaming_controller(observed: PartitionObserved, cluster: ClusterState) -> PartitionObserved:
+    """Name the controller's own stall as the cause of a removal by it, where the session ended by that.
+
+    Whether the broker died meanwhile, too, only its return can show: until then, the cause is ambiguous.
+    """
+    since, until = cluster.controller_silent_since, cluster.controller_silent_until
+    if observed.cause is not Cause.FENCED or since is None or until is None:
+        return observed
+    times = ConfiguredTimes().configured(cluster.replica_lag_time_max_ms, cluster.broker_session_timeout_ms)
+    if not times.is_of_stall(since, until, observed.occurred_not_after):
+        return observed
+    candidates = (Cause.CONTROLLER_STALL, *(observed.candidates or (Cause.FENCED,)))
+    return replace(observed, cause=Cause.CONTROLLER_STALL, evidence=Evidence.AMBIGUOUS, candidates=candidates)
 
 
 def _last_observed(

@@ -120,6 +120,7 @@ _COLOURS: Final = {
     "last_known_leader": "bold red",
     "lag": "yellow",
     "leader_stall": "yellow",
+    "controller_stall": "yellow",
     "expand": "green",
 }
 

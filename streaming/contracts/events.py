@@ -48,6 +48,7 @@ class EventKind(StrEnum):
     LOG_DIR_OFFLINE = "log_dir_offline"
     UNREGISTERED = "unregistered"
     CONTROLLER_CHANGE = "controller_change"
+    CONTROLLER_STALLED = "controller_stalled"
     PRIMARY_SOURCE_CHANGE = "primary_source_change"
     MAINTENANCE_BEGAN = "maintenance_began"
     MAINTENANCE_EXTENDED = "maintenance_extended"
@@ -66,6 +67,9 @@ class Cause(StrEnum):
     """The leader stood still, and then removed followers that were healthy."""
     FENCED = "fenced"
     """The session of the broker expired, so the controller fenced it: it crashed, hung or was cut off."""
+    CONTROLLER_STALL = "controller_stall"
+    """The controller stood still for about as long as a session, and then fenced the broker, of which it could not have
+    heard. If the broker is back at once, without a new registration, it ran all the time."""
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
     """The broker said that it stops, and the controller moved its leaders first."""
     RESTART = "restart"
@@ -158,6 +162,9 @@ class IncidentClass(StrEnum):
     UNCLEAN_ELECTION = "unclean_election"
     """Harmful: a replica outside ISR and ELR leads, so acknowledged records may be lost. Suspects: who was in the ISR
     and went away before."""
+    CONTROLLER_STALL = "controller_stall"
+    """Harmful: the controller stood still for about as long as a session, then fenced brokers that ran. Suspect: the
+    controller."""
     CONTROLLER_FAILOVER = "controller_failover"
     """Neither: a controller was elected, another one or the same again; no partition changed."""
 

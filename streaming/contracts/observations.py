@@ -241,6 +241,7 @@ class ControllerObserved(Observation):
     a source that asks brokers: whether one of them named a leader; None: it is unknown, as they may not be asked.
     Without a leader ``controller`` is the last one, or -1. ``registered``, of the metadata log: the controllers that
     are registered, and in ``registered_levels`` the newest metadata.version that each supports, 0 for unknown.
+    ``silent_since``: this controller stood still from then until now, as the times of its records prove.
     """
 
     kind: ClassVar[str] = "controller"
@@ -253,6 +254,7 @@ class ControllerObserved(Observation):
     is_led: bool | None = None
     registered: tuple[int, ...] | None = None
     registered_levels: tuple[int, ...] | None = None
+    silent_since: Micros | None = None
 
     def __post_init__(self) -> None:
         """Refuse a list of controllers that does not match its list of levels."""

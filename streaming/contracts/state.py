@@ -169,6 +169,9 @@ class ClusterState(NamedTuple):
     registered_levels: Annotated[
         tuple[int, ...] | None, "newest metadata.version that each of them supports, in this order; 0: not reported"
     ] = None
+    # Invariant: these two are set together.
+    controller_silent_since: Annotated[Micros | None, "begin of the last stall of a controller; null for none"] = None
+    controller_silent_until: Annotated[Micros | None, "and its end"] = None
 
     @property
     def observed(self) -> ObservedTime:

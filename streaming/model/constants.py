@@ -117,6 +117,8 @@ class Constants:
     default_replication_factor: int = 1
     num_partitions: int = 1
     min_insync_replicas: int = 1
+    min_insync_replicas_of: tuple[tuple[int, int], ...] = ()
+    """Brokers whose own files have another ``min.insync.replicas``, with it."""
     unclean_leader_election_enable: bool = False
     unclean_leader_election_interval_ms: int = 300_000
     # logs

@@ -45,8 +45,16 @@ def explains(one: Trouble, step: Step, broker: BrokerId) -> bool:
         return False
     if step.cause is Cause.REASSIGNMENT:
         return one.kind in {"reassignment", "decommission"} and step.topic in one.topics
+    if one.kind == "controller_stall" and broker not in one.brokers:
+        return step.cause is Cause.FENCED and _is_fenced_by(one, step)
     has_begun = broker in one.brokers and step.at >= one.span_of(broker)[0] - LINGER_SECONDS
     return _explains_lag(one, step, broker, has_begun=has_begun) if step.cause in LAG else has_begun
+
+
+def _is_fenced_by(one: Trouble, step: Step) -> bool:
+    """Return whether a controller fenced a broker when it went on: it heard of none while it stood still."""
+    begin, end = one.span_of(*one.paused())
+    return end - LINGER_SECONDS <= step.at <= end + (end - begin)
 
 
 def _explains_lag(one: Trouble, step: Step, broker: BrokerId, *, has_begun: bool) -> bool:

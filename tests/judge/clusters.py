@@ -131,3 +131,16 @@ def _min_isr(random: Random, factor: int) -> int:
     if chance < 1 / 10:
         return factor
     return 1 if chance < 3 / 10 else max(1, factor - 1)
+
+
+def disagreeing(random: Random, scenario: Scenario) -> Scenario:
+    """Draw brokers whose files disagree on ``min.insync.replicas``, and topics that leave it to them.
+
+    Not with eligible leader replicas: then the cluster has one value, and a broker's own is refused (KIP-966).
+    """
+    if scenario.constants.eligible_leader_replicas:
+        return scenario
+    own = tuple((int(broker), random.choice((1, 2, 2))) for broker in scenario.brokers)
+    topics = (replace(plan, min_insync_replicas=None) if plan.name != "clicks" else plan for plan in scenario.topics)
+    constants = replace(scenario.constants, min_insync_replicas_of=own)
+    return replace(scenario, constants=constants, topics=tuple(topics))

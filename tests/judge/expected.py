@@ -80,8 +80,9 @@ def expectations(play: Play) -> tuple[list[Expectation], Effects]:
     """Give the sets of incidents that are right, any of them; usually there is one. And what the faults did."""
     effects = effects_of(play)
     alone = [_expected(play, one, effect) for one, effect in zip(play.troubles, effects.of, strict=True)]
+    alone += [_beside_death(one, effect) for one, effect in zip(play.troubles, effects.of, strict=True)]
     incidents = tuple(incident for incident in alone if incident is not None)
-    if len(incidents) < 2:
+    if len(incidents) < 2 or len(play.troubles) < 2:
         return [incidents], effects
     return _of_a_pair(play, incidents), effects
 
@@ -118,6 +119,25 @@ def _expected(play: Play, one: Trouble, effect: Effect) -> ExpectedIncident | No
         trouble=f"{one.kind} ({one.what})",
         is_disputed=is_disputed,
         removals=frozenset(effect.removals),
+    )
+
+
+def _beside_death(one: Trouble, effect: Effect) -> ExpectedIncident | None:
+    """Give the stall of a controller as an incident of its own where it fenced others than the broker that died."""
+    fenced = effect.removed - one.brokers
+    if one.kind != "controller_stall" or not fenced or one.brokers.isdisjoint(effect.removed):
+        return None
+    end = one.span_of(*one.paused())[1]
+    return ExpectedIncident(
+        kinds=("controller_stall",),
+        must=_controllers(one),
+        may=_controllers(one),
+        begin=one.begin,
+        first=end,
+        end=end if effect.last is None else effect.last,
+        harm=frozenset(effect.harm),
+        trouble=f"{one.kind} ({one.what}), of the controller itself",
+        removals=frozenset(frozenset({broker}) for broker in fenced),
     )
 
 
@@ -216,6 +236,7 @@ _WHEN: Final[dict[str, Callable[[Play, Trouble, Effect], bool]]] = {
     "unsafe": lambda _, __, effect: not effect.harm.isdisjoint({"refused", "leaderless"}),
     "away": lambda play, one, effect: bool(_away(play, one, effect)),
     "moved": _moved,
+    "died": lambda _, one, effect: not one.brokers.isdisjoint(effect.removed),
     "touched": lambda _, __, effect: effect.first is not None,
 }
 
@@ -270,6 +291,11 @@ def _faulted(_: Play, one: Trouble, effect: Effect) -> _Suspects:
     return one.brokers & involved, one.brokers
 
 
+def _controllers(one: Trouble) -> frozenset[BrokerId]:
+    """The nodes that stood still, as people call them: without the sign of their addresses in the model."""
+    return frozenset(BrokerId(-broker) for broker in one.paused() if broker < 0)
+
+
 def _side(play: Play, one: Trouble, effect: Effect) -> _Suspects:
     """The smaller side, as far as anybody reported of it; anybody, where reports make the other one smaller."""
     involved = frozenset[int]().union(*pairs_in(effect.reports))
@@ -290,4 +316,5 @@ _SUSPECTS: Final[dict[str, Callable[[Play, Trouble, Effect], _Suspects]]] = {
     "unclean": lambda _, one, effect: (frozenset(effect.led_last - {NO_LEADER}), one.brokers),
     "unsafe": lambda _, one, effect: (one.brokers & effect.unsafe, one.brokers),
     "smaller_side": _side,
+    "controller": lambda _, one, __: (_controllers(one), _controllers(one)),
 }

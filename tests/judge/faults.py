@@ -427,6 +427,21 @@ def controller(stand: Stand) -> Trouble | None:
     return trouble("controller", f"{how}, back after {seconds:.3g} s", acts)
 
 
+def controller_stall(stand: Stand) -> Trouble | None:
+    """The only controller stands still; a broker may die meanwhile, and is what it is: dead."""
+    session = stand.session
+    seconds = stand.length((0.3 * session, 0.7 * session), (1.1 * session, 1.6 * session), (2 * session, 4 * session))
+    acts = [to(0, Action.PAUSE, stand.active), to(seconds, Action.RESUME, stand.active)]
+    what, dead = f"for {seconds:.3g} s", list[BrokerId]()
+    if stand.random.random() < 1 / 4:
+        dead = [stand.random.choice(stand.free)]
+        at, back = stand.length((0, seconds)), stand.length((0.3, 4.0), (session + 5, 60), (NEVER, NEVER))
+        acts += [to(at, Action.KILL, dead[0])]
+        acts += [] if back == NEVER else [to(seconds + back, Action.START, dead[0])]
+        what += f", a broker dies after {at:.3g} s"
+    return trouble("controller_stall", what, acts, dead)
+
+
 DRAWERS: Final[dict[str, tuple[float, Callable[[Stand], Trouble | None]]]] = {
     "crash": (8, crash),
     "power_loss": (3, power_loss),
@@ -450,5 +465,8 @@ DRAWERS: Final[dict[str, tuple[float, Callable[[Stand], Trouble | None]]]] = {
     "slow_disk": (9, slow_disk),
     "log_dir": (7, log_dir),
     "controller": (6, controller),
+    "controller_stall": (6, controller_stall),
 }
 """Each fault with its weight."""
+LATER: Final = ("controller_stall",)
+"""The faults that are drawn apart, so that the seeds of earlier plays still draw the same."""

@@ -38,6 +38,7 @@ WORDS: Final = {
     "unsafe_reassignment": (r"reassign|moved", r"cancel|wait until .* caught up"),
     "slow_follower": (r"keep up|slow|\blag", r"disk|load|network"),
     "leader_stall": (r"stood still|stall|paus", r"paus|garbage|healthy"),
+    "controller_stall": (r"controller \d+ stood still", r"pauses of controller"),
     "network_split": (r"cut off|network|split", r"network"),
     "link_failure": (r"\blink\b|network", r"network"),
     "disk_failure": (r"log directory|disk", r"replace|move"),

@@ -6,9 +6,14 @@ committed before the rules that it judges. Change it by argument only, never bec
 **Harm** begins when clients cannot do what they were promised, or when records are gone:
 
 - ``offline``: a partition has no leader, so it can be neither read nor written;
-- ``refused``: a partition is under its minimum ISR, so writes with acks=all are refused, even if none comes just then;
-- ``no controller``: no controller is active, so no leader can be elected and no ISR can change;
+- ``refused``: a partition is under its minimum ISR, so writes with acks=all are refused, even if none comes just then.
+  Where neither topic nor cluster sets a minimum, that of the leader's own file counts, even if other brokers disagree;
+- ``no controller``: no controller is active, or the active one stands still, so no leader can be elected and no ISR
+  can change;
 - ``unclean``: a leader was elected that may lack acknowledged records. This is a moment: what is lost stays lost.
+
+Brokers that the controller fences because it stood still itself are not lost: they are back with their next heartbeat.
+Nobody is to be told of them as lost, unless one stays away.
 
 Missing copies alone are no harm. *Redundancy* is lost then, which can wait for the morning.
 
@@ -49,11 +54,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from streaming.contracts.events import Cause
-from streaming.contracts.health import effective_min_isr
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
+from streaming.model.constants import Constants
 from streaming.model.messages.registrations import PartitionRegistration
 from streaming.sources.simulated.scenario import Action, Fault
 from streaming.sources.simulated.source import TraceEntry
+from tests.judge.minimum import minimum_of
 from tests.judge.play import Play
 from tests.judge.steps import START_MICROS, steps_of
 
@@ -221,26 +227,32 @@ def _by_partition(play: Play) -> Iterator[_History]:
         timed.setdefault(key, []).append((at, None if entry.deleted else entry))
     minima, orders = _minima(play), _orders(play)
     for key, states in timed.items():
-        changes = minima.get(names[key], [(0.0, 1)])
+        changes = minima.get(names[key], [(0.0, None)])
         times = sorted({at for at, _ in states} | {at for at, _ in changes} | orders)
         times = [at for at in times if at >= states[0][0]]
-        yield _History(names[key], [_at(at, states, changes) for at in times], times)
+        constants = play.scenario.constants
+        yield _History(names[key], [_at(at, states, changes, constants) for at in times], times)
 
 
-def _at(at: float, states: list[tuple[float, State | None]], minima: list[tuple[float, int]]) -> _Moment | None:
+def _at(
+    at: float, states: list[tuple[float, State | None]], minima: list[tuple[float, int | None]], constants: Constants
+) -> _Moment | None:
     state = [state for since, state in states if since <= at][-1]
     minimum = [value for since, value in minima if since <= at][-1]
-    return None if state is None else _Moment(at, state, effective_min_isr(minimum, state.replicas) or 1)
+    return None if state is None else _Moment(at, state, minimum_of(constants, minimum, state))
 
 
-def _minima(play: Play) -> dict[str, list[tuple[float, int]]]:
-    """Give the configured minimum of each topic, from which second on."""
-    minima = {plan.name: [(0.0, plan.min_insync_replicas)] for plan in play.scenario.topics}
+def _minima(play: Play) -> dict[str, list[tuple[float, int | None]]]:
+    """Give the minimum that each topic itself has, from which second on; None for none."""
+    minima: dict[str, list[tuple[float, int | None]]] = {
+        plan.name: [(0.0, plan.min_insync_replicas)] for plan in play.scenario.topics
+    }
     acts = sorted((act for trouble in play.troubles for act in trouble.acts), key=lambda act: act.at)
     for act in acts:
         fault = act.what
         if isinstance(fault, Fault) and (fault.action, fault.key) == (Action.ALTER_CONFIG, "min.insync.replicas"):
-            minima.setdefault(fault.topic or "", [(0.0, 1)]).append((act.at, int(fault.value or 1)))
+            value = int(fault.value) if fault.value else None
+            minima.setdefault(fault.topic or "", [(0.0, None)]).append((act.at, value))
     return minima
 
 

@@ -35,8 +35,8 @@ from streaming.sources.simulated import SimulatedSource
 from streaming.sources.simulated.scenario import Fault, Scenario
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from streaming.sources.simulated.source import TraceEntry
-from tests.judge.clusters import drawn_cluster
-from tests.judge.faults import DRAWERS, Stand
+from tests.judge.clusters import disagreeing, drawn_cluster
+from tests.judge.faults import DRAWERS, LATER, Stand
 from tests.judge.polled import Poller
 from tests.judge.trouble import LOSE_RECORDS, Act, Trouble
 
@@ -48,7 +48,9 @@ TAIL_SECONDS: Final = 80.0
 _LOOK_MS: Final = 100
 _DRAWS: Final = 40
 _POLLED_SHARE: Final = 1 / 12
+_DISAGREEING_SHARE: Final = 1 / 10
 _ON_EVERYBODY: Final = frozenset({"split", "rack_isolation"})
+_OF_CONTROLLERS: Final = frozenset({"controller", "combined", "controller_stall"})
 
 CauseKey = tuple[str, int, int]
 """Topic id, partition and partition epoch: one step of one partition."""
@@ -167,8 +169,10 @@ def played(
     """
     random = Random(f"{seed} judge")
     for draw in range(_DRAWS):
-        wanted = kinds or _kinds(random)
+        wanted = kinds or _with_later(Random(f"{seed} later"), _kinds(random))
         cluster = drawn_cluster(random, wanted)
+        if (apart := Random(f"{seed} files of brokers")).random() < _DISAGREEING_SHARE:
+            cluster = cluster._replace(scenario=disagreeing(apart, cluster.scenario))
         source = source_of(cluster.scenario, seed * _DRAWS + draw, watched=not LOSE_RECORDS.isdisjoint(wanted))
         troubles = _troubles(random, source, cluster.scenario, wanted)
         if troubles is not None:
@@ -190,9 +194,22 @@ def played(
 
 
 def _kinds(random: Random) -> tuple[str, ...]:
-    weights = [weight for weight, _ in DRAWERS.values()]
-    kinds = tuple(random.choices(list(DRAWERS), weights, k=random.choice((1, 2))))
-    is_one = not _ON_EVERYBODY.isdisjoint(kinds[1:]) or set(kinds) == {"controller", "combined"}
+    first = [kind for kind in DRAWERS if kind not in LATER]
+    weights = [DRAWERS[kind][0] for kind in first]
+    return _that_can_be(tuple(random.choices(first, weights, k=random.choice((1, 2)))))
+
+
+def _with_later(random: Random, kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """Draw, now and then, a fault that was added later in the place of another; other plays stay as they were."""
+    share = sum(DRAWERS[kind][0] for kind in LATER) / sum(weight for weight, _ in DRAWERS.values())
+    if random.random() >= share * len(kinds):
+        return kinds
+    (later,) = random.choices([*LATER], [DRAWERS[kind][0] for kind in LATER])
+    return _that_can_be((later, *kinds[1:]))
+
+
+def _that_can_be(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    is_one = not _ON_EVERYBODY.isdisjoint(kinds[1:]) or len(_OF_CONTROLLERS.intersection(kinds)) > 1
     return kinds[:1] if is_one else kinds
 
 
@@ -326,10 +343,10 @@ def do(source: SimulatedSource, act: Act) -> None:
 
 
 def _look(play: Play, simulation: Simulation) -> None:
-    """Notice another active controller; while nobody is, the last one counts. Notice also that nobody is."""
+    """Notice another active controller; while nobody is, the last one counts. Notice also that nobody acts."""
     active = simulation.cluster.controllers.active
     last = play.controllers[-1].after if play.controllers else None
-    if active is None:
+    if active is None or simulation.cluster.is_paused(active):
         at, spans = (simulation.cluster.now - WARM_UP_MS) / 1_000, play.without_controller
         before = at - _LOOK_MS / 1_000
         if spans and spans[-1][1] >= before - _LOOK_MS / 2_000:

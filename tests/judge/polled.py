@@ -75,7 +75,7 @@ class Poller:
                 **envelope,
                 topic=plan.name,
                 key="min.insync.replicas",
-                value=str(plan.min_insync_replicas),
+                value=None if plan.min_insync_replicas is None else str(plan.min_insync_replicas),
                 origin=ConfigOrigin.DESCRIBE,
             )
             for plan in self._simulation.scenario.topics

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from streaming.contracts.events import Cause
-from streaming.contracts.health import effective_min_isr
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
 from streaming.model.messages.registrations import PartitionRegistration
 from streaming.sources.simulated.scenario import Action, Fault
 from streaming.sources.simulated.source import TraceEntry
 from tests.judge.blame import LAG, Step, explains, is_ordered, was_parted
+from tests.judge.minimum import minimum_of
 from tests.judge.play import Play
 from tests.judge.trouble import LINGER_SECONDS, LOSE_RECORDS
 
@@ -109,6 +109,7 @@ class _Account:
         self.states: dict[TopicPartition, PartitionRegistration | TraceEntry] = dict(play.before)
         self.led: dict[TopicPartition, BrokerId] = {}
         self.lag_seconds = play.scenario.constants.replica_lag_time_max_ms / 1_000
+        self.constants = play.scenario.constants
         self.minima = {plan.name: plan.min_insync_replicas for plan in play.scenario.topics}
 
     def take(self, step: Step) -> None:
@@ -188,8 +189,7 @@ class _Account:
 
     def _judge(self, step: Step, blamed: set[int], beside: set[int]) -> None:
         """Find the harm that a step did."""
-        least = effective_min_isr(self._minimum(step), step.after.replicas) or 1
-        was = effective_min_isr(self._minimum(step), step.before.replicas) or 1
+        least, was = (minimum_of(self.constants, self._minimum(step), state) for state in (step.after, step.before))
         harm = set[str]()
         if len(step.after.isr) < least and len(step.before.isr) >= was:
             harm.add("refused")
@@ -209,20 +209,20 @@ class _Account:
 
     def _judge_what_is_left(self, step: Step, held: Mapping[BrokerId, int]) -> None:
         """Find who alone keeps a partition under its minimum, whoever brought it there."""
-        least = effective_min_isr(self._minimum(step), step.after.replicas) or 1
+        least = minimum_of(self.constants, self._minimum(step), step.after)
         absent, places = set(step.after.replicas).difference(step.after.isr), set(held.values())
         if len(step.after.isr) < least and absent == held.keys() and len(places) == 1:
             effect = self.effects.of[places.pop()]
             effect.harm.add("refused")
             effect.unsafe |= absent
 
-    def _minimum(self, step: Step) -> int:
-        """Give the configured minimum of a topic; an administrator may have changed it."""
+    def _minimum(self, step: Step) -> int | None:
+        """Give the minimum that a topic itself has, None for none; an administrator may have changed it."""
         done = [act for one in self.play.troubles for act in one.acts if act.at <= step.at]
         for fault in (act.what for act in done if isinstance(act.what, Fault)):
             if (fault.action, fault.topic, fault.key) == (Action.ALTER_CONFIG, step.topic, "min.insync.replicas"):
-                return int(fault.value or 1)
-        return self.minima.get(step.topic, 1)
+                return int(fault.value) if fault.value else None
+        return self.minima.get(step.topic)
 
     def _ended(self, key: TopicPartition, at: float) -> None:
         since, blamed = self.offline.pop(key)

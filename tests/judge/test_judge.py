@@ -21,7 +21,7 @@ from tests.judge.slow_results import slow_judged, slow_rendered
 from tests.judge.steps import effects_of
 from tests.judge.table import TABLE
 
-WHENS = {"untouched", "fenced", "disk", "stalled", "lagged", "unclean", "unsafe", "away", "moved", "touched"}
+WHENS = {"untouched", "fenced", "disk", "stalled", "lagged", "unclean", "unsafe", "away", "moved", "died", "touched"}
 # One play of each fault, none of them chosen by what is reported of it.
 SEED = 1
 FEW = ("crash", "unclean", "stop", "split")

@@ -32,7 +32,7 @@ def timeline(play: Play) -> Iterator[str]:
     for plan in scenario.topics:
         yield (
             f"topic {plan.name}: {plan.partitions} partitions, replication factor {plan.replication_factor}, "
-            f"min ISR {plan.min_insync_replicas}, {plan.records_per_second} records/s each"
+            f"min ISR {plan.min_insync_replicas or 'of the leader'}, {plan.records_per_second} records/s each"
         )
     lines = [(act.at, f"DO {act.sentence()} ({one.kind})") for one in play.troubles for act in one.acts]
     lines += [(moved.at, f"controller {moved.before} -> {moved.after}") for moved in play.controllers]

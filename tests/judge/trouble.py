@@ -94,6 +94,11 @@ class Trouble:
         times = [act.at for act in self.acts if isinstance(act.what, Fault) and act.what.broker == broker]
         return (min(times), max(times)) if times else (self.begin, self.end)
 
+    def paused(self) -> frozenset[BrokerId]:
+        """Return the nodes that it freezes; controllers have negative addresses."""
+        acts = (act.what for act in self.acts if isinstance(act.what, Fault))
+        return frozenset(act.broker for act in acts if act.action is Action.PAUSE and act.broker is not None)
+
     def parts(self, one: BrokerId, other: BrokerId) -> tuple[float, float] | None:
         """Return from when until when no fetch request came from one broker to the other, if this fault did that."""
         times = [

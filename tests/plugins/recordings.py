@@ -4,6 +4,8 @@
 ``controller_failover``: three controllers, the active one killed, 1,270 irrelevant configuration records.
 ``replication_links``: followers held back and cut off, an unclean restart, a clean stop of a broker that leads nothing.
 ``operators_and_faults``: what ``tests/conformance/test_real_cluster.py`` does, as the controller's raw segment.
+``stalls_and_two_processes``: the only controller stopped for 12, 25, 8.5, 8.5, 7.5 and 12 s, once more while broker 4
+is killed, then restarted; then a second process with the id of broker 3. Sessions of 9 s, a heartbeat each 2 s.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ def _record(values: dict[str, Any], epoch: int) -> MetadataRecord:
 
 
 def _read(name: str) -> list[RecordBatch]:
-    if name == "operators_and_faults":
+    if (_SEGMENTS / f"{name}.log.gz").exists():
         return list(decode_batches(gzip.decompress((_SEGMENTS / f"{name}.log.gz").read_bytes())))
     with gzip.open(_FOLDER / f"{name}.json.gz", "rt", encoding="utf-8") as file:
         batches = json.load(file)

@@ -4,8 +4,9 @@ A broker that is missing from an ISR is usually the one in trouble. The exceptio
 ``replica.lag.time.max.ms`` believes, when it resumes, that its followers stopped fetching, and expels healthy ones. The
 source gives that the cause ``leader_stall``; then the leader is to blame, not the followers that it expelled.
 
-A broker that is missing by an order is to blame for nothing: while it is down by a controlled shutdown, while planned
-work on it is announced, and until it has caught up again.
+A broker that the controller fenced because it had stood still itself is to blame for nothing once it is back. Nor is
+one that is missing by an order: while it is down by a controlled shutdown, while planned work on it is announced, and
+until it has caught up again.
 """
 
 from __future__ import annotations
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
 
 
 class Suspicion(NamedTuple):
-    """Suspects for one shrunk ISR; ``by_order``: its last change was by a controlled shutdown."""
+    """Suspects for one shrunk ISR.
+
+    ``by_order``: its last change was by a controlled shutdown; ``by_stall``: by a controller that had stood still.
+    """
 
     suspects: tuple[BrokerId, ...]
     by_order: bool
+    by_stall: bool = False
 
 
 def removal_suspects(
@@ -94,14 +99,17 @@ def scores(suspected: Mapping[Suspicion, int], brokers: Iterable[BrokerState]) -
 
 
 def _is_ordered(broker: BrokerState | None, suspicion: Suspicion) -> bool:
-    """Return whether a broker is missing from an ISR by an order that is not overrun.
+    """Return whether a broker is missing from an ISR by an order that is not overrun, or by a stall of the controller.
 
+    The controller fenced a broker that ran: once it is unfenced, it is to blame for nothing until it has caught up.
     The cause of the last change proves a stop of a broker that is missing alone, or that is back and catches up. One
     that is down like others was stopped if its registration says so.
     """
     if broker is None or broker.maintenance_overran_at is not None:
         return False
     if broker.maintenance_until is not None or (broker.is_shutting_down and is_down(broker)):
+        return True
+    if suspicion.by_stall and not is_down(broker):
         return True
     return suspicion.by_order and (len(suspicion.suspects) == 1 or not is_down(broker))
 
@@ -118,7 +126,8 @@ def contributions_with_blame(partition: Shape) -> list[Contribution]:
     if partition.is_deleted or len(partition.isr) >= len(partition.replicas):
         return counts
     if suspects := partition_suspects(partition):
-        counts.append((None, _name_of(Suspicion(suspects, partition.last_cause == Cause.CONTROLLED_SHUTDOWN))))
+        is_by = (partition.last_cause == cause for cause in (Cause.CONTROLLED_SHUTDOWN, Cause.CONTROLLER_STALL))
+        counts.append((None, _name_of(Suspicion(suspects, *is_by))))
     return counts
 
 
@@ -145,8 +154,8 @@ class SuspectTally(Tally):
     def suspect_scores(self, cluster_id: ClusterId, brokers: Iterable[BrokerState]) -> dict[BrokerId, float]:
         """Return how much each broker explains of every ISR that is shrunk now, 0 to 1 (see ``suspects.scores``)."""
         suspected = {
-            Suspicion(tuple(who), by_order): count
+            Suspicion(tuple(who), *by): count
             for name, count in self.with_prefix(cluster_id, _SUSPECTED).items()
-            for who, by_order in (json.loads(name.removeprefix(_SUSPECTED)),)
+            for who, *by in (json.loads(name.removeprefix(_SUSPECTED)),)
         }
         return scores(suspected, brokers)

@@ -49,7 +49,7 @@ def lacking_of(broker: int, was: Condition | None, context: ClusterContext) -> i
 
 def explains(incident: Incident, broker: int) -> bool:
     """Return whether an incident is why a broker is down, or missing from ISRs."""
-    if broker in incident.lost or broker in incident.planned or broker in incident.blamed:
+    if broker in incident.lost | incident.planned | incident.innocent or broker in incident.blamed:
         return True
     return any(left == broker for _, left in incident.departures)
 

@@ -31,6 +31,7 @@ class Family(StrEnum):
     UNCLEAN = "unclean"
     MOVE = "move"
     CONTROLLER = "controller"
+    STALL = "stall"
 
 
 # Causes that remove brokers, and so open an incident; ``incidents.rules`` reads them with their evidence. All
@@ -40,6 +41,7 @@ FAMILY_OF: Final[dict[str, Family]] = {
     Cause.LEADER_STALL: Family.LAG,
     Cause.UNKNOWN: Family.LAG,  # between two polls: until the broker itself is reported gone, it lags
     Cause.FENCED: Family.LOSS,
+    Cause.CONTROLLER_STALL: Family.STALL,
     # A loss until its clean return is reported, then a planned stop (``Incident.take_for_planned``). Alerts count it as
     # planned at once: this cause is only known when the broker has registered again.
     Cause.RESTART: Family.LOSS,
@@ -91,9 +93,9 @@ class ChangeRow(NamedTuple):
     a later record proves to be a clean stop; ``unobserved``: for how long its cluster was not observed, so far;
     ``gap``: how long this partition was not observed directly before, both in microseconds. Of a broker: its events,
     its rack, whether it is registered and not fenced, and the leases of planned work on it. Of a cluster: its
-    controller, the kind of its primary source, ``unobserved``, and ``blind_since``: while a full report closes a gap in
-    which it was not observed, the begin of that gap, otherwise 0; ``watermark``: up to when it was observed before, 0
-    if never. Of a source: its time and its events.
+    controller, begin and end of that one's last stall (0: none), the kind of its primary source, ``unobserved``, and
+    ``blind_since``: while a full report closes a gap in which it was not observed, the begin of that gap, otherwise 0;
+    ``watermark``: up to when it was observed before, 0 if never. Of a source: its time and its events.
 
     ``states``: the sum of 1 << ``DegradedState`` over the states of a partition, 0 of one that is deleted or diskless;
     ``lacking``: its replicas that do not serve it, without those that are being added; ``needs_all``: it cannot spare
@@ -150,6 +152,8 @@ class ChangeRow(NamedTuple):
     needs_all: bool = False
     in_states: tuple[int, ...] = ()
     all_lacking: tuple[Lacking, ...] = ()
+    silent_since: int = 0
+    silent_until: int = 0
 
     @property
     def gone(self) -> tuple[BrokerId, ...]:
@@ -176,6 +180,8 @@ class ClusterContext:
     controller: int = NO_LEADER
     primary_source: str = SourceKind.NONE
     """Kind of the primary source."""
+    silent: tuple[int, int] = (0, 0)
+    """Begin and end of the last stall of a controller; 0 for none."""
     leases: dict[int, tuple[Lease, ...]] = field(default_factory=dict)
     """Announced planned work by broker."""
     name: str = ""
@@ -276,7 +282,7 @@ class ClusterContext:
         """Forget a broker that did not exist yet; None: what was not known of the cluster yet."""
         if broker is None:
             self.controller, self.primary_source, self.times = NO_LEADER, SourceKind.NONE, ConfiguredTimes()
-            self.name, self.blind_since = "", 0
+            self.name, self.blind_since, self.silent = "", 0, (0, 0)
             return
         self.racks.pop(broker, None)
         self.up.discard(broker)
@@ -338,7 +344,7 @@ class ClusterContext:
     def cluster(self, row: ChangeRow) -> None:
         """Follow a step of the cluster."""
         self.controller, self.primary_source, self.blind_since = row.controller, row.primary, row.blind_since
-        self.name = row.cluster
+        self.name, self.silent = row.cluster, (row.silent_since, row.silent_until)
         self.times = ConfiguredTimes().configured(row.lag_millis, row.session_millis)
 
     def follows_others(self, follower: int, leader: int) -> bool:

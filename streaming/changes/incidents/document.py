@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SETS: Final = frozenset({
     "lost", "planned", "announced", "disks", "unclean_left", "harmed_by", "overdue", "controllers", "elected",
-    "refused", "leaderless", "unknown", "work",
+    "refused", "leaderless", "unknown", "work", "innocent",
 })  # fmt: skip
 _COUNTERS: Final = frozenset({"blamed", "verdicts", "causes", "counts"})
 
@@ -33,7 +33,7 @@ def encode_incident(incident: Incident) -> str:
         **values,
         **{name: sorted(values[name]) for name in _SETS},
         **{name: sorted(values[name].items()) for name in (*_COUNTERS, "departures")},
-        "downs": [[down.broker, down.at, down.planned, down.back_at] for down in incident.downs],
+        "downs": [[down.broker, down.at, down.planned, down.back_at, down.by_stall] for down in incident.downs],
         "episode": _written_episode(incident.episode),
         "touched": {topic_id: _runs(numbers) for topic_id, numbers in incident.touched.items()},
         "held": _written_held(incident),

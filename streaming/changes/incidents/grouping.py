@@ -28,6 +28,7 @@ from streaming.changes.incidents.rules import (
     continued_incident,
     end_of_broker,
     incident_blaming,
+    innocent_so_far,
     is_rolling,
     last_to_touch,
     overrun_work,
@@ -129,7 +130,7 @@ class IncidentFold:
         for incident in list(self._incidents.of(row)):
             held = incident.held.get((row.topic_id, row.partition))
             missing = frozenset[int]() if held is None else held.missing
-            for broker in incident.lost & missing & {row.proven}:
+            for broker in (incident.lost | incident.innocent) & missing & {row.proven}:
                 incident.take_for_planned(broker)
                 incident.rack = self.contexts[row.cluster_id].lost_rack(incident.lost)
                 self._incidents.mark_changed(incident, row)
@@ -154,7 +155,7 @@ class IncidentFold:
     def _removed(self, family: Family, gone: tuple[BrokerId, ...], row: ChangeRow) -> Incident:
         blamed, reporter = removal_suspects(gone, row.leader, None if family is Family.PLANNED else row.cause)
         incident = self._belonging(family, frozenset(blamed), reporter, row)
-        incident.blamed.update(blamed)
+        incident.blamed.update(() if family is Family.STALL else blamed)
         is_up = FAMILY_OF.get(row.cause or "") is Family.LAG and family not in (Family.LOSS, Family.UNCLEAN)
         is_up &= not all(map(self.contexts[row.cluster_id].is_down, gone))
         is_reported = row.left and row.leader >= 0 and (is_up or family is Family.LAG)
@@ -169,6 +170,8 @@ class IncidentFold:
         elif family is Family.UNCLEAN:
             away = incident.lost | incident.disks | incident.planned.difference(row.isr)
             incident.unclean_left.update(gone, away.intersection(row.replicas))
+        elif family is Family.STALL:
+            self._record_stall(incident, gone, row)
         elif is_up:  # work on it is announced
             incident.planned.update(gone)
             incident.work |= self.contexts[row.cluster_id].announced_work(gone, row.since, row.time)
@@ -221,7 +224,7 @@ class IncidentFold:
                 self._broker_up(row, left=event == EventKind.UNREGISTERED)
             elif event == EventKind.MAINTENANCE_OVERRAN:
                 self._overran(row)
-            elif (family := end_of_broker(event, row)) is not None:
+            elif (family := end_of_broker(event, row, self.contexts[row.cluster_id])) is not None:
                 self._broker_down(family, row)
 
     def _overran(self, row: ChangeRow) -> None:
@@ -236,9 +239,16 @@ class IncidentFold:
         context = self.contexts[row.cluster_id]
         is_announced = family is Family.LOSS and context.is_planned((row.broker,), row.since, row.time)
         family = Family.PLANNED if is_announced else family
-        incident = self._explaining(family, frozenset({row.broker}), None, row)
+        suspected = innocent_so_far(row.broker, self._incidents.of(row)) if family is Family.LOSS else None
+        if suspected is not None:
+            suspected.take_for_lost(row.broker, row.time)
+        incident = suspected or self._explaining(family, frozenset({row.broker}), None, row)
         incident = incident or waiting_for(row.broker, self._incidents.of(row))
         if incident is None:
+            return
+        if family is Family.STALL:
+            self._record_stall(incident, (row.broker,), row)
+            self._incidents.record(incident, row)
             return
         incident.blamed[row.broker] += 0  # named, without a removal yet
         if family is Family.DISK:
@@ -254,10 +264,18 @@ class IncidentFold:
         incident.work |= context.announced_work((broker,), row.since, row.time)
         incident.rack = context.lost_rack(incident.lost)
 
+    def _record_stall(self, incident: Incident, brokers: Iterable[int], row: ChangeRow) -> None:
+        context = self.contexts[row.cluster_id]
+        incident.record_stall(brokers, row, context.silent)
+        incident.controllers.add(abs(context.controller))  # the model's have negative addresses
+
     def _broker_up(self, row: ChangeRow, *, left: bool) -> None:
         for incident in list(self._incidents.of(row)):
-            if incident.down_now(row.broker) is None:
+            if (down := incident.down_now(row.broker)) is None:
                 continue
+            if down.by_stall and EventKind.UNFENCED not in row.events:  # another process: the one before it has ended
+                incident.take_for_lost(row.broker, row.time)
+                incident.rack = self.contexts[row.cluster_id].lost_rack(incident.lost)
             if not left:
                 incident.record_up(row.broker, row.time if row.is_up else None)
             note = self._incidents.record if incident.closed_at is None else self._incidents.mark_changed
@@ -476,12 +494,12 @@ def absorb(incident: Incident, other: Incident) -> None:
     incident.opened_at = min(incident.opened_at, other.opened_at)
     incident.updated_at = max(incident.updated_at, other.updated_at)
     incident.version, incident.lost_at = max(incident.version, other.version), max(incident.lost_at, other.lost_at)
-    for name in ("skipped_at", "overran_at"):
+    for name in ("skipped_at", "overran_at", "silence"):
         setattr(incident, name, max(getattr(incident, name), getattr(other, name)))
     for name in ("blamed", "departures", "verdicts", "causes", "counts"):
         getattr(incident, name).update(getattr(other, name))
     sets = "lost planned announced work disks unclean_left harmed_by overdue refused leaderless unknown"
-    for name in (*sets.split(), "controllers", "elected", "moving"):
+    for name in (*sets.split(), "controllers", "elected", "moving", "innocent"):
         getattr(incident, name).update(getattr(other, name))
     incident.downs = sorted((*incident.downs, *other.downs), key=lambda down: (down.at, down.broker))
     incident.episode = merged_episode(incident.episode, other.episode)

@@ -151,9 +151,13 @@ class Incident:
     leaderless: set[str] = field(default_factory=set)
     """Ids of the topics with partitions that had no leader."""
     controllers: set[int] = field(default_factory=set)
-    """Nodes that were the active controller before an election."""
+    """Nodes that were the active controller before an election, or stood still."""
     elected: set[int] = field(default_factory=set)
     """Nodes that became the active controller, one of ``controllers`` if it restarted."""
+    innocent: set[int] = field(default_factory=set)
+    """Brokers that the controller fenced because it stood still itself, and that have not turned out to be lost."""
+    silence: int = 0
+    """Microseconds for which the controller stood still, at most."""
     episode: LagEpisode | None = None
     cut: tuple[int, ...] = ()
     """Brokers of the smaller side of the last network split that is over."""
@@ -351,6 +355,10 @@ class Incident:
         missing = self.missing if self.downs or self.announced else frozenset()
         late = overdue(self.downs, moment, times) & missing - held
         is_new = not late <= self.overdue
+        for down in self.downs if self.innocent else ():
+            if down.by_stall and down.back_at is None and moment - down.at > times.broker_session:
+                self.take_for_lost(down.broker, down.at + times.broker_session)
+                is_new = True
         self.overdue |= late
         is_new |= self._lags_on((self.announced & missing) - held)
         return is_new or (self.episode is not None and self.episode.pass_time(moment, times))
@@ -386,6 +394,22 @@ class Incident:
         elif not any(down.broker == broker and down.planned and down.back_at is None for down in self.downs):
             self.lost.add(broker)
 
+    def record_stall(self, brokers: Iterable[int], row: ChangeRow, silent: tuple[int, int]) -> None:
+        """Record that the controller fenced brokers because it stood still itself."""
+        self.silence = max(self.silence, silent[1] - silent[0])
+        for broker in brokers:
+            if self.down_now(broker) is None:
+                self.downs.append(BrokerAbsence(broker, row.time, planned=False, by_stall=True))
+                self.innocent.add(broker)
+
+    def take_for_lost(self, broker: int, moment: int) -> None:
+        """Take a broker for lost that a controller's stall does not explain: it stays away, or is another process."""
+        self.innocent.discard(broker)
+        self.lost.add(broker)
+        self.lost_at = max(self.lost_at, moment)
+        for down in self.downs:
+            down.by_stall &= down.broker != broker
+
     def overrun(self, broker: int, moment: int, reasons: set[str]) -> None:
         """Record that announced work on a broker is over, and it is not back; of others' work nothing is said then."""
         self.work = reasons | (set() if reasons and not (self.overdue or self.is_unsafe) else self.work)
@@ -398,7 +422,8 @@ class Incident:
             down.planned |= down.broker == broker and down.back_at is None
         if all(down.planned for down in self.downs if down.broker == broker):
             self.lost.discard(broker)
-        if self.base is Family.LOSS and not self.lost:
+            self.innocent.discard(broker)
+        if self.base in (Family.LOSS, Family.STALL) and not self.lost | self.innocent:
             self.base = Family.PLANNED
 
     def record_up(self, broker: int, moment: int | None) -> None:

@@ -307,6 +307,8 @@ class BrokerAbsence:
     at: int
     planned: bool
     back_at: int | None = None
+    by_stall: bool = False
+    """The controller fenced it because it stood still itself: it is not lost unless it stays away."""
 
 
 def overdue(absences: Sequence[BrokerAbsence], moment: int, times: ConfiguredTimes) -> set[int]:

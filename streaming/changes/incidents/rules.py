@@ -39,6 +39,8 @@ def class_of(incident: Incident, times: ConfiguredTimes) -> IncidentClass:  # no
         return IncidentClass.DISK_FAILURE
     if incident.lost:
         return IncidentClass.RACK_LOSS if incident.rack else IncidentClass.BROKER_LOSS
+    if incident.base is Family.STALL:
+        return IncidentClass.CONTROLLER_STALL
     if incident.base is Family.LAG:
         return _verdict(incident, times)
     if incident.base is Family.PLANNED:
@@ -76,6 +78,8 @@ def suspects_of(incident: Incident, kind: IncidentClass, times: ConfiguredTimes)
     suspects = _suspects(incident, kind, times)
     if kind in PLANNED_CLASSES:
         return dict.fromkeys(suspects, 0.0)
+    if kind is IncidentClass.CONTROLLER_STALL:
+        return dict.fromkeys(suspects, 1.0)
     is_either = kind is IncidentClass.SLOW_FOLLOWER and incident.only_report is not None
     if is_either or kind is IncidentClass.LINK_FAILURE:
         suspects = tuple(sorted(incident.only_report or suspects))
@@ -103,6 +107,8 @@ def _parties(removal: tuple[int, int], kind: IncidentClass) -> tuple[int, ...]:
 def _suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -> tuple[int, ...]:
     if incident.base in (Family.MOVE, Family.CONTROLLER):
         return ()
+    if kind is IncidentClass.CONTROLLER_STALL:
+        return tuple(sorted(incident.controllers))
     if kind is IncidentClass.DISK_FAILURE:
         return tuple(sorted(incident.disks))
     if kind in _LAG_CLASSES:
@@ -235,6 +241,8 @@ def continued_incident(
         return next((incident for incident in reversed(incidents) if _may_be_a_turn_of(incident)), None)
     if family is Family.UNCLEAN:
         return next((incident for incident in open_ones if key in incident.held), None)
+    if family is Family.STALL:
+        return next((incident for incident in open_ones if incident.base is Family.STALL and not incident.lost), None)
     if family is Family.LOSS:
         return next(
             (
@@ -262,6 +270,15 @@ def waiting_for(broker: int, incidents: Sequence[Incident]) -> Incident | None:
     """Return the open planned work after which a broker has not caught up yet: if it ends now, it was not stopped."""
     planned = (incident for incident in incidents if incident.base is Family.PLANNED and incident.closed_at is None)
     return next((incident for incident in planned if broker in incident.missing), None)
+
+
+def innocent_so_far(broker: int, incidents: Sequence[Incident]) -> Incident | None:
+    """Return the open incident of a controller's stall after which a broker has not caught up: it may be dead.
+
+    What it sent before it died was read when the controller resumed, and gave it one more session.
+    """
+    of_stall = (incident for incident in incidents if broker in incident.innocent and incident.closed_at is None)
+    return next((incident for incident in of_stall if broker in incident.missing), None)
 
 
 def last_to_touch(incidents: Sequence[Incident], row: ChangeRow) -> list[Incident]:
@@ -375,11 +392,13 @@ def _family_of_lacking(row: ChangeRow) -> Family:
     return Family.MOVE if row.is_moving and row.cause != Cause.REASSIGNMENT else Family.LAG
 
 
-def end_of_broker(event: str, row: ChangeRow) -> Family | None:
+def end_of_broker(event: str, row: ChangeRow, context: ClusterContext) -> Family | None:
     """Return what an event of a broker is evidence of, None if it does not end."""
     if event == EventKind.SHUTTING_DOWN:
         return Family.PLANNED
     if event == EventKind.FENCED:
+        if not row.is_shutting_down and context.times.is_of_stall(*context.silent, row.time):
+            return Family.STALL
         return Family.PLANNED if row.is_shutting_down else Family.LOSS
     return Family.DISK if event == EventKind.LOG_DIR_OFFLINE else None
 

@@ -109,6 +109,7 @@ def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...
     if _is_over(incident, kind):
         is_loss = incident.counts["unclean_elections"]
         why = "find out which records are missing, and why" if is_loss else "find out why, before it comes again"
+        why = look_for_stall(suspects) if kind is IncidentClass.CONTROLLER_STALL else why
         return "nothing to do" if kind in _HARMLESS else why
     if kind in _AWAY and suspects:
         away = tuple(broker for broker in suspects if incident.down_now(broker) is not None)
@@ -121,7 +122,7 @@ def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...
         return f"find out why {brokers_named(suspects)} did not come back, and stop no other broker meanwhile"
     if _is_between(incident, kind, suspects):
         return f"check the network between {brokers_named(suspects)}, and restart nothing meanwhile"
-    return _NEXT[kind].format(brokers=brokers_named(suspects), rack=incident.rack)
+    return _NEXT[kind].format(brokers=brokers_named(suspects), rack=incident.rack, stall=look_for_stall(suspects))
 
 
 def _is_between(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> bool:
@@ -157,6 +158,7 @@ _NEXT: Final = {
     IncidentClass.REASSIGNMENT: "wait, or cancel what does not advance",
     IncidentClass.UNSAFE_REASSIGNMENT: "wait until the new replicas have caught up, or cancel the reassignment",
     IncidentClass.UNCLEAN_ELECTION: "copy the logs of {brokers} before they start: they may have what is missing",
+    IncidentClass.CONTROLLER_STALL: "{stall}; restart no broker",
     IncidentClass.CONTROLLER_FAILOVER: "find out why the controller stopped",
 }
 
@@ -169,6 +171,8 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
         return overdue(incident, suspects)
     if kind is IncidentClass.CONTROLLER_FAILOVER and len(same := incident.controllers | incident.elected) == 1:
         return f"controller {min(same)} was elected again: it restarted, or the quorum had lost touch with it"
+    if kind is IncidentClass.CONTROLLER_STALL:
+        return stalled(incident, suspects)
     what = _WHAT[kind].format(
         brokers=brokers_named(suspects), were="were" if len(suspects) > 1 else "was", rack=incident.rack
     )
@@ -176,6 +180,8 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
         what = f"the network between {brokers_named(suspects)} was cut"
     if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):
         what += f" ({brokers_named(others)} {'was' if len(others) == 1 else 'were'} lost, too)"
+    if incident.silence:
+        what += f" ({stalled(incident, tuple(sorted(incident.controllers)))})"
     if lagging := _lagging_beside(incident, kind, suspects):
         what += f" (replication between {brokers_named(lagging)} lagged, too)"
     if kind is IncidentClass.SLOW_FOLLOWER and incident.only_report is not None:
@@ -243,6 +249,32 @@ def _at_most(tally: DegradedCount, what: str) -> str:
         what = what.replace("partitions", "partition")
     lasted = f" ({tally.wall_micros / _MICROS:.3g} s in all)" if tally.wall_micros else ""
     return f"{'up to ' if tally.peak > 1 else ''}{tally.peak} {what}{lasted}"
+
+
+# Sentences about a controller that stood still, and about the brokers that it fenced by that. Pure.
+#
+# No broker is called innocent before it is back, without a new registration.
+
+
+def look_for_stall(controllers: tuple[int, ...]) -> str:
+    """Say where to look for why a controller stood still."""
+    return f"look for pauses of {_controllers(controllers)}: garbage collection, its disk, its machine"
+
+
+def stalled(incident: Incident, controllers: tuple[int, ...]) -> str:
+    """Say for how long the controller stood still, whom it fenced by that, and whether these are back."""
+    said = f"{_controllers(controllers)} stood still for {incident.silence / _MICROS:.3g} s"
+    away = tuple(sorted(broker for broker in incident.innocent if incident.down_now(broker) is not None))
+    ran = tuple(sorted(incident.innocent.difference(away)))
+    fenced = [f"{brokers_named(ran)}, back with the next heartbeat"] if ran else []
+    fenced += [f"{brokers_named(away)}, which may run"] if away else []
+    return f"{said}, and then fenced {' and '.join(fenced)}" if fenced else said
+
+
+def _controllers(controllers: tuple[int, ...]) -> str:
+    if len(controllers) == 1:
+        return f"controller {controllers[0]}"
+    return brokers_named(controllers).replace("brokers", "controllers") if controllers else "the controller"
 
 
 # Sentences about brokers that were stopped, or went down while work on them was announced. Pure.

@@ -46,7 +46,10 @@ _TABLE_OF: Final = {
     Subject.PARTITION: PARTITION_STATE_TABLE,
 }
 _COLUMNS_OF: Final = {
-    Subject.CLUSTER: ("cluster_id", "cluster", "controller", "primary_source", "sight_until", *_TIMES),
+    Subject.CLUSTER: (
+        "cluster_id", "cluster", "controller", "primary_source", "sight_until", *_TIMES,
+        "controller_silent_since", "controller_silent_until",
+    ),
     Subject.BROKER: (
         "cluster_id", "broker", "rack", "is_registered", "is_fenced", "is_shutting_down", "maintenance_leases",
     ),
@@ -163,6 +166,7 @@ def _put_cluster(row: dict[str, Any], context: ClusterContext) -> None:
     context.primary_source = row["primary_source"] or SourceKind.NONE
     context.name, context.blind_since = row["cluster"], row["sight_until"] or 0
     context.times = context.times.configured(*(row[name] for name in _TIMES))
+    context.silent = row["controller_silent_since"] or 0, row["controller_silent_until"] or 0
 
 
 def _put_broker(row: dict[str, Any], context: ClusterContext) -> None:

@@ -220,6 +220,8 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "leases": _filled(broker("maintenance_leases"), ""),
         "lag_millis": _filled(cluster("replica_lag_time_max_ms"), 0),
         "session_millis": _filled(cluster("broker_session_timeout_ms"), 0),
+        "silent_since": _filled(cluster("controller_silent_since").cast(pa.int64()), 0),
+        "silent_until": _filled(cluster("controller_silent_until").cast(pa.int64()), 0),
         "source_kind": changes["source_kind"].to_pylist(),
         "primary": _filled(cluster("primary_source"), SourceKind.NONE.value),
     }

@@ -69,6 +69,7 @@ class Leadership:
         self.broker = broker
         self._constants = constants
         self._switches = constants.switches
+        self._own_min_isr = dict(constants.min_insync_replicas_of).get(broker, constants.min_insync_replicas)
         self._former_remotes: dict[TopicPartition, dict[BrokerId, RemoteReplica]] = {}
         self.brokers = brokers
         self._purgatory = purgatory
@@ -93,7 +94,7 @@ class Leadership:
             partition.remotes |= self._former_remotes.pop(key, {})
             self.led[key] = partition
             self._let_go(partition, registration)
-            partition.begin_leader_epoch(now, registration, topic.min_isr, again=again)
+            partition.begin_leader_epoch(now, registration, self._min_isr(topic), again=again)
             for follower in partition.remotes:
                 self._session(follower).open(partition)
             if not self._switches.expand_needs_fetch_in_epoch:
@@ -115,7 +116,11 @@ class Leadership:
         for number in range(topic.partitions):
             partition = self.led.get(TopicPartition(topic.topic_id, number))
             if partition is not None:
-                partition.set_min_isr(topic.min_isr)
+                partition.set_min_isr(self._min_isr(topic))
+
+    def _min_isr(self, topic: TopicRegistration) -> int:
+        """Return the minimum by which this leader refuses writes."""
+        return self._own_min_isr if topic.is_min_isr_of_brokers else topic.min_isr
 
     def log_start_moved(self, key: TopicPartition) -> None:
         """Leader has deleted its oldest records: the followers are told with the next fetch."""

@@ -275,6 +275,10 @@ class Cluster:
         for peer in (*self.brokers, *self.clients):
             self._queue.push(self.now + 1, self._address(peer), Disconnected(node), ended)
 
+    def is_paused(self, node: BrokerId) -> bool:
+        """Return whether a process is frozen."""
+        return node in self._paused
+
     def pause(self, node: BrokerId) -> None:
         """Fate freezes a process (SIGSTOP, a long garbage collection): connections stay, nothing runs."""
         if node in self._nodes:

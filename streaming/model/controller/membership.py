@@ -132,9 +132,8 @@ class Membership:
         if registration is None or registration.epoch != request.broker_epoch:
             self._outbox.send(broker, BrokerHeartbeatResponse(Error.STALE_BROKER_EPOCH))
             return
-        if not self._sessions.is_valid(broker, now) and not registration.fenced:
-            self._fence(broker, Cause.FENCED)  # too late: the session ended before this arrived
-            self._writer.commit(now)
+        # Only the periodic check ends a session, also of a broker that reports too late: a controller that stood still
+        # fences one broker when it resumes, and reads the heartbeats of the others then (measured on 4.3.1).
         self._sessions.touch(broker, now)
         self._metadata_offsets[broker] = request.metadata_offset
         following = next_state(self._question(request))

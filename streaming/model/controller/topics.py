@@ -159,4 +159,6 @@ def configured(
     min_isr = int(setting(MIN_ISR, constants.min_insync_replicas))
     unclean = setting(UNCLEAN_ELECTION, constants.unclean_leader_election_enable)
     own = {key: value for (name, key), value in configs.items() if name == topic.topic}
+    is_of_brokers = configs.keys().isdisjoint({(topic.topic, MIN_ISR), (CLUSTER, MIN_ISR)})
+    topic = replace(topic, is_min_isr_of_brokers=is_of_brokers)
     return replace(topic, min_isr=min_isr, unclean=unclean == "true", log=log_config(own, constants))

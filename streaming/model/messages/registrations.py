@@ -76,6 +76,8 @@ class TopicRegistration:
     topic_id: TopicId
     partitions: int
     min_isr: int = 1
+    is_min_isr_of_brokers: bool = False
+    """Neither the topic nor the cluster sets it: each leader's own file does (KIP-226)."""
     unclean: bool = False
     log: LogConfig | None = None
 

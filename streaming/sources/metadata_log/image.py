@@ -15,6 +15,7 @@ from streaming.contracts.identifiers import ClusterId, Micros, Offset
 from streaming.contracts.observations import (
     DISKLESS,
     MIN_ISR,
+    ControllerObserved,
     Heartbeat,
     Observation,
     SnapshotBegin,
@@ -46,6 +47,7 @@ from streaming.sources.metadata_log.image_state import (
     state_document,
     state_from_document,
 )
+from streaming.sources.metadata_log.silence import ControllerClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -104,6 +106,7 @@ class ClusterImage:
         self._heartbeat_micros = heartbeat_micros
         self._state = MetadataState()
         self._ambiguous_removals = AmbiguousRemovals()
+        self._clock = ControllerClock()
         self._last_observation_at = Micros(0)
         self._transaction: list[_Entry] | None = None
         self._before_transaction: _Position | None = None
@@ -114,7 +117,7 @@ class ClusterImage:
         A batch without effect gives a heartbeat when the last observation is ``heartbeat_micros`` of record time old.
         Records of an open metadata transaction (KIP-868) are applied at its end.
         """
-        observations: list[Observation] = []
+        observations = self._after_silence(batch, collected_at)
         for unit in self._units(batch):
             if self.incomplete_since is None:
                 observations += with_changes_in_blocks(self._observe(unit, collected_at))
@@ -124,6 +127,23 @@ class ClusterImage:
         if observations:
             self._last_observation_at = self.image_timestamp
         return observations
+
+    def _after_silence(self, batch: RecordBatch, collected_at: Micros) -> list[Observation]:
+        """Report that the controller wrote nothing for long before a batch, before what the batch says."""
+        silence = self._clock.follow(batch) if batch.base_offset > self.image_offset else None
+        leader = self._state.controller
+        if silence is None or leader is None or self.incomplete_since is not None:
+            return []
+        times = {"occurred_not_before": silence.until, "occurred_not_after": silence.until}
+        return [
+            ControllerObserved(
+                **{**self._envelope(collected_at), **times},
+                metadata_offset=batch.base_offset,
+                controller=leader.controller,
+                controller_epoch=leader.epoch,
+                silent_since=silence.since,
+            )
+        ]
 
     def heartbeat(self, at: Micros, collected_at: Micros) -> Heartbeat:
         """Return a heartbeat of a log that has no new record: all of it is known at a time, and so is its state."""
@@ -200,6 +220,7 @@ class ClusterImage:
             "state": state_document(self._state),
             "doubts": self._ambiguous_removals.to_rows(),
             "session": self._ambiguous_removals.session.to_document(),
+            "clock": self._clock.to_document(),
         }
 
     @classmethod
@@ -217,6 +238,7 @@ class ClusterImage:
             image.image_timestamp, image._last_observation_at = document["timestamp"], document["spoke_at"]
             image._state = state_from_document(document["state"])
             image._ambiguous_removals = AmbiguousRemovals(document["doubts"], document["session"])
+            image._clock = ControllerClock(document.get("clock"))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"not a cluster image: {error!r}") from None
         return image

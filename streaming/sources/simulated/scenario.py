@@ -33,6 +33,7 @@ class TopicPlan:
         assignments: replicas of each partition; without them the scenario's ``placement`` decides.
         brokers: where its replicas may be; all brokers if it names none.
         cleanup_policy: ``delete``, ``compact`` or ``compact,delete``.
+        min_insync_replicas: None: it has no value of its own, so that of the leader's file counts.
         acks: ``all`` or ``1``: whether writes are refused below ``min_insync_replicas``.
         create_at: seconds after the begin; None: it exists from the start.
         delete_at: seconds after the begin; None: never.
@@ -41,7 +42,7 @@ class TopicPlan:
     name: str
     partitions: int
     replication_factor: int = 3
-    min_insync_replicas: int = 1
+    min_insync_replicas: int | None = 1
     unclean_leader_election: bool = False
     records_per_second: float = 0.0
     acks: str = "all"

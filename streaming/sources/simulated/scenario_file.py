@@ -160,6 +160,10 @@ def _texts(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of a TOML
     return tuple(_is(str)(item) for item in _is(list)(value))
 
 
+def _pairs(value: Any) -> tuple[tuple[int, int], ...]:  # noqa: ANN401 - any value of a TOML file
+    return tuple((_is(int)(broker), _is(int)(number)) for broker, number in value)
+
+
 def _link(value: Any) -> tuple[int, ...]:  # noqa: ANN401 - any value of a TOML file
     sender, receiver = (CONTROLLER if node == "controller" else _is(int)(node) for node in _is(list)(value))
     return sender, receiver
@@ -188,6 +192,7 @@ _CONVERSIONS: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
     "BrokerId": (_is(int), "a broker id"),
     "dict[BrokerId, str]": (_racks, 'a table of broker ids and names, for example {1 = "a", 2 = "b"}'),
     "tuple[BrokerId, ...]": (_ids, "a list of broker ids, for example [1, 2, 3]"),
+    "tuple[tuple[int, int], ...]": (_pairs, "a list of brokers, each with its value, for example [[1, 2], [2, 1]]"),
     "tuple[BrokerId, BrokerId]": (_link, 'two nodes: [sender, receiver], each a broker id or "controller"'),
     "tuple[tuple[BrokerId, ...], ...]": (_assignments, "a list of lists of broker ids"),
 }

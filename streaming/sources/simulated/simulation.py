@@ -212,7 +212,8 @@ class Simulation:
         self.administer(partial(self._create, plan, self._new_id()))
 
     def _create(self, plan: TopicPlan, topic_id: TopicId) -> None:
-        config = {"min.insync.replicas": str(plan.min_insync_replicas)}
+        minimum = plan.min_insync_replicas
+        config = {} if minimum is None else {"min.insync.replicas": str(minimum)}
         if plan.unclean_leader_election:
             config["unclean.leader.election.enable"] = "true"
         if plan.cleanup_policy != "delete":

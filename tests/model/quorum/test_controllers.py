@@ -8,6 +8,7 @@ import pytest
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
+from streaming.contracts.records import BrokerRegistrationChange
 from streaming.model.constants import Error, RefusedRequest
 from streaming.model.controller.registry import Registry
 from streaming.model.controller.topics import NewTopic
@@ -86,6 +87,27 @@ def test_a_single_controller_that_restarts_leads_a_new_epoch_and_nobody_is_fence
         "RegisterController",
     ]
     assert (it.state(key).isr, it.cluster.controllers.describe(it.cluster.now).epoch) == ((1, 2, 3), 2)
+
+
+def test_the_only_controller_fences_one_broker_after_a_stall_and_takes_it_back_at_once(lab: Any) -> None:
+    """As recorded of 4.3.1 (tests/fixtures/metadata_log/stalls_and_two_processes.log.gz)."""
+    it = lab()
+    it.topic("t", [(1, 2, 3)])
+    it.run(2_000)
+    it.cluster.pause(-100)
+    it.run(14_000)
+    it.cluster.resume(-100)
+    it.run(14_700)
+    changes = [
+        (record.broker, record.fenced)
+        for batch in it.batches_since(2_000)
+        for record in batch
+        if isinstance(record, BrokerRegistrationChange)
+    ]
+    assert [fenced for _, fenced in changes] == [1, -1]
+    assert len({broker for broker, _ in changes}) == 1
+    it.run(30_000)
+    assert all(not broker.fenced for broker in it.cluster.controller.registry.brokers.values())
 
 
 def test_a_broker_whose_registration_was_answered_to_nobody_keeps_its_epoch(lab: Any) -> None:
