@@ -73,6 +73,10 @@ class Log:
     _checked: float = 0.0
     _cleaned: int = 0
 
+    def __post_init__(self) -> None:
+        """Let logs be checked one after the other."""
+        self._checked = -37.0 * self.number
+
     @property
     def part(self) -> str:
         return f"{self.topic}-{self.number}"

@@ -112,13 +112,19 @@ class Watch:
         self._unmoved: dict[Place, tuple[float, float]] = {}
         self._lags: dict[Place, list[tuple[float, float]]] = defaultdict(list)
 
-    def answered(self, now: float, group: Application, parts: Iterable[str]) -> None:
-        """Note partitions of which the coordinator of a group, and their leaders, say how they are."""
-        for part in parts:
+    def answered(self, now: float, group: Application, starts: Mapping[str, int]) -> None:
+        """Note the partitions of which the coordinator of a group, and before it their leaders, say how they are.
+
+        Args:
+            now: second.
+            group: that it answers for.
+            starts: the log starts that the leaders of these partitions said.
+        """
+        for part, start in starts.items():
             place, reading, said = (group.name, part), group.readings[part], self._said[group.name, part]
-            if place in self._unshown:
+            if place in self._unshown and start == reading.log.start:
                 self._unshown.discard(place)
-                is_shown = reading.committed is not None and reading.committed < reading.log.start
+                is_shown = reading.committed is not None and reading.committed < start
                 if is_shown and said and now - said[-1] < SILENCE:
                     self._losses[place].append(now)
             said.append(now)

@@ -30,7 +30,7 @@ class Played:
             self.group.step(self.now, STEP)
             self.watch.follow(self.now, self.group, {self.log.part: start})
             if answers and self.now % 30 == 0:
-                self.watch.answered(self.now, self.group, [self.log.part])
+                self.watch.answered(self.now, self.group, {self.log.part: self.log.start})
         return self
 
     def delete(self, until: int) -> None:

@@ -57,7 +57,7 @@ class World:
         seen = self.collector.round(end, led, self.groups, positions)
         for group in self.groups:
             if (parts := seen.said.get(group.name)) is not None:
-                self.watch.answered(end, group, parts)
+                self.watch.answered(end, group, {part: positions.of[part][0] for part in parts})
         return seen.observations
 
     def _step(self, now: float, seconds: float) -> None:
