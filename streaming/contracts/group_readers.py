@@ -153,8 +153,8 @@ def is_losing(row: GroupOffsetsRow) -> bool:
 def is_losing_still(row: GroupOffsetsRow) -> bool | None:
     """Return the same of a partition where the group lost something: None, too, unless the row shows that this is over.
 
-    A position that began again after a time without samples does not show when the last loss was, nor does it end if
-    nobody reads for a while.
+    A position that began again after a time without samples does not show when the last loss was. That the partition
+    has no reader for a while does not end it either.
     """
     if _lost_lately(row):
         return True if is_read(row) else None
