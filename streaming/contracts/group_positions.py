@@ -47,7 +47,6 @@ from typing import Annotated, Final, NamedTuple
 from streaming.contracts.columns import Long
 from streaming.contracts.identifiers import Micros, Offset
 
-
 RESTS: Final = 3
 """A group that was so often seen at the last stable offset commits its position, not what it has processed."""
 
@@ -111,7 +110,7 @@ class GroupPosition(NamedTuple):
         Long | None, "samples since standing_end that had a higher last stable offset than the one before"
     ] = None
     rests: Annotated[
-        Long | None, f"times that it was seen to move to the last stable offset since a transaction was, {RESTS} at most"
+        Long | None, f"times that it moved to the last stable offset since a transaction was seen, {RESTS} at most"
     ] = None
     watched_since: Annotated[Micros | None, "sample that its position begins with"] = None
 
@@ -210,8 +209,8 @@ def _standing(
         return None, None if _is_held(now) else Offset(stable), 0
     if end is None:
         end, rises = Offset(stable), 0
-    elif before is not None and stable > before:
-        rises = (rises or 0) + 1
+    else:
+        rises = (rises or 0) + (before is not None and stable > before)
     can_be_read = stable_lag > A_MARKER or stable > end
     return (since or now.at) if can_be_read else None, end, rises
 

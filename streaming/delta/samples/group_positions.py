@@ -176,7 +176,9 @@ def _standing(samples: _Samples, stable_lag: pa.Array) -> tuple[pa.Array, pa.Arr
     rose = pc.and_(pc.and_(is_unread, is_unmoved), pc.greater(stable, shifted(stable)))
     rose = pc.and_(rose.fill_null(False), pc.invert(pc.or_(is_first, begins)))
     counts = where(pc.or_(is_all_passed, is_first), pa.scalar(0, pa.int64()))
-    rises = _counted(samples.kept("standing_rises", counts), rose, pc.or_(begins, is_first))
+    was_counted = pc.and_(is_known, columns["standing_end"].is_valid())  # null in rows of an older job
+    counts = pc.if_else(was_counted, columns["standing_rises"].fill_null(0), samples.kept("standing_rises", counts))
+    rises = _counted(counts, rose, pc.or_(begins, is_first))
     can_be_read = pc.or_(pc.greater(stable_lag, A_MARKER), pc.greater(stable, end).fill_null(False))
     said = pc.if_else(is_known, columns["standing_since"].is_valid(), pc.and_(is_unread, can_be_read))
     stands = carried(pc.or_(said.is_valid(), pc.invert(is_unmoved)), said).fill_null(False)
@@ -203,5 +205,5 @@ def _rests(samples: _Samples, moved: pa.Array) -> pa.Array:
     rests = pc.and_(moved, pc.equal(samples.offset, samples.columns["last_stable_offset"]).fill_null(False))
     begins = pc.or_(samples.is_known, pc.invert(samples.is_same))
     base = pc.if_else(samples.is_known, samples.columns["rests"].fill_null(0), _ZERO)
-    counted = pc.min_element_wise(_counted(base, pc.and_(rests, pc.invert(begins)), begins), pa.scalar(RESTS, pa.int64()))
-    return samples.kept("rests", counted)
+    counted = _counted(base, pc.and_(rests, pc.invert(begins)), begins)
+    return samples.kept("rests", pc.min_element_wise(counted, pa.scalar(RESTS, pa.int64())))
