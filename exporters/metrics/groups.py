@@ -224,7 +224,7 @@ GROUP_METRICS: Final = (
     _of_topic(
         "lost_records",
         "Offsets of a topic that were deleted before a group committed them, added up since it is watched; those of "
-        "before included. It rises once for each loss.",
+        "before included. It rises once for each loss; what the group has passed by its next sample counts as read.",
         "records_lost",
         per_topic(lambda row: row.records_lost),
         "records",
@@ -238,16 +238,17 @@ GROUP_METRICS: Final = (
     ),
     _of_topic(
         "losing_partitions",
-        "Partitions of a topic that are read, of which records were deleted in the last minutes that the group has not "
-        "committed yet.",
-        "lost_at committed_offset log_start_offset",
+        "Partitions of a topic that are read, of which records were deleted in the last 15 minutes that the group had "
+        "not committed.",
+        "lost_at",
         per_topic(is_losing, of_known=True),
     ),
     _of_topic(
         "stuck_partitions",
-        "Partitions of a topic that are read, and whose committed offset has stood still for 15 minutes below what can "
-        "be read.",
-        "standing_since stable_lag owned_at",
+        "Partitions of a topic that are read, and whose committed offset has stood still for 15 minutes before "
+        "something that can be read. Not a single offset that was there before it was watched, nor, of a group that "
+        "commits record by record, a few transactions: those may be a marker, or aborted.",
+        "standing_since standing_rises rests is_transactional stable_lag owned_at",
         per_topic(is_stuck, of_known=True),
     ),
     _of_topic(

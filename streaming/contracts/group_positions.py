@@ -21,13 +21,17 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 # - *Reading* is a property of a partition. A member owns it; or, of a consumer without membership (``assign``), its
 #   committed offset was seen to move, and no member owned it for a day. In a rebalance no member owns it, so the last
 #   owner counts for a while; in a stable group a partition without an owner was left.
-# - *Standing still*: the same committed offset, and something below the last stable offset that it has not passed,
-#   since the first such sample. What cannot be read is no reason: an open transaction is beyond the last stable
-#   offset; a single offset may be the marker that ends a transaction; and where transactions were seen, all of them may
-#   be aborted, so more must have arrived since.
+# - *Standing still*: the same committed offset, and below the last stable offset something that it has not passed and
+#   could read, since the first such sample. What cannot be read is no reason. An open transaction is beyond the last
+#   stable offset. A single offset may be the marker that ends a transaction: behind the last record a consumer stands
+#   that commits record by record. It is a record if it came after a sample in which everything was passed and nothing
+#   open, or after one with that marker. Where transactions were seen, all that came may be aborted, too: so more must
+#   have come since, ``standing_rises``, or the group must have been seen at the last stable offset, ``rests``, as one
+#   is that commits its position, which passes markers and aborted records.
 # - Offsets are not records: markers, aborted records and what compaction removed have offsets, too.
 # - A share group commits nothing. It has a start offset, before which everything is done, and a lag that its
 #   coordinator counts; what it lost is unknown. All else follows in the same way.
+# - What a reader passed between two samples it may have read, though it was deleted meanwhile: that is no loss.
 # - What is unknown is None, and carries over: a leader that does not answer neither begins nor ends anything.
 # - A position is in the row of its newest sample, so it survives restarts, and no cut of a log into batches changes it.
 #   It is remembered for ``MOVING``: after a longer time without a sample it begins again.
@@ -42,6 +46,9 @@ from typing import Annotated, Final, NamedTuple
 
 from streaming.contracts.columns import Long
 from streaming.contracts.identifiers import Micros, Offset
+
+RESTS: Final = 3
+"""A group that was so often seen at the last stable offset commits its position, not what it has processed."""
 
 
 class GroupReadings(NamedTuple):
@@ -93,13 +100,23 @@ class GroupPosition(NamedTuple):
     owned_at: Annotated[Micros | None, "newest sample in which a member owned the partition"] = None
     standing_since: Annotated[
         Micros | None,
-        "first sample since which its committed offset has stood still below the last stable offset; null if not",
+        "first sample since which its committed offset has stood still before something that can be read; null if not",
     ] = None
-    standing_end: Annotated[Offset | None, "last stable offset in that sample"] = None
+    standing_end: Annotated[
+        Offset | None, "last stable offset up to which there need not be a record that it has not passed"
+    ] = None
     is_transactional: Annotated[bool | None, "a transaction was seen open in the partition"] = None
+    standing_rises: Annotated[
+        Long | None, "samples since standing_end that had a higher last stable offset than the one before"
+    ] = None
+    rests: Annotated[
+        Long | None, f"times that it moved to the last stable offset since a transaction was seen, {RESTS} at most"
+    ] = None
+    watched_since: Annotated[Micros | None, "sample that its position begins with"] = None
 
 
 NOTHING: Final = GroupPosition()
+A_MARKER: Final = 1
 MOVING: Final = 300_000_000
 """So long, microseconds, no coordinator may list a group that moves: the new one reads its offsets first."""
 
@@ -115,7 +132,9 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
     lag, stable_lag = (_lag(now, end) for end in (now.high_watermark, now.last_stable_offset))
     records_lost, lost_at = _lost(last, position, now)
     moved = last is not None and now.offset is not None and (last.offset is None or now.offset > last.offset)
-    since, end = _standing(last, position, now, stable_lag)
+    since, end, rises = _standing(last, position, now, stable_lag)
+    is_transactional = _is_held(now) or position.is_transactional or False
+    is_resting = moved and is_transactional and now.offset == now.last_stable_offset
     starts = [each for each in (position.deleted_to, now.log_start_offset) if each is not None]
     return GroupPosition(
         lag=lag,
@@ -128,7 +147,10 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
         owned_at=position.owned_at if now.member is None else now.at,
         standing_since=since,
         standing_end=end,
-        is_transactional=_is_held(now) or position.is_transactional or False,
+        is_transactional=is_transactional,
+        standing_rises=rises,
+        rests=min(RESTS, (position.rests or 0) + is_resting),
+        watched_since=now.at if last is None else position.watched_since,
     )
 
 
@@ -175,13 +197,22 @@ def _lost(last: GroupReadings | None, position: GroupPosition, now: GroupReading
 
 def _standing(
     last: GroupReadings | None, position: GroupPosition, now: GroupReadings, stable_lag: int | None
-) -> tuple[Micros | None, Offset | None]:
-    is_same = last is not None and now.offset is not None and last.offset == now.offset
-    if is_same and position.standing_since is not None and stable_lag != 0:
-        return position.standing_since, position.standing_end
-    if not stable_lag or now.last_stable_offset is None:
-        return None, None
-    return now.at, Offset(now.last_stable_offset)
+) -> tuple[Micros | None, Offset | None, int | None]:
+    """Return since when it stands still, up to where that shows nothing, and how often more has come since."""
+    since, end, rises = position.standing_since, position.standing_end, position.standing_rises
+    if last is None or now.offset is None or last.offset != now.offset:
+        since, end, rises = None, None, None
+    stable, before = now.last_stable_offset, None if last is None else last.last_stable_offset
+    if stable_lag is None or stable is None:
+        return since, end, rises
+    if not stable_lag:
+        return None, None if _is_held(now) else Offset(stable), 0
+    if end is None:
+        end, rises = Offset(stable), 0
+    else:
+        rises = (rises or 0) + (before is not None and stable > before)
+    can_be_read = stable_lag > A_MARKER or stable > end
+    return (since or now.at) if can_be_read else None, end, rises
 
 
 def _is_held(now: GroupReadings) -> bool:

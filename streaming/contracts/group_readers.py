@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from streaming.contracts.group_positions import RESTS
 from streaming.contracts.topic_roles import TopicRole, role_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ COMMITTING: Final = 3600 * _SECOND
 """So long after its last commit a consumer without membership counts as a reader."""
 _STOPPED: Final = 24 * 3600 * _SECOND
 """A commit so long after the last owner was seen is its own, when it closed, or of an operator who sets the offsets."""
-_A_MARKER: Final = 1
+_RISES: Final = 8
+"""So often more must have come where it may be aborted: of transactions every second one may be, and rarely eight."""
 _STABLE: Final = "Stable"
 
 
@@ -67,8 +69,10 @@ class GroupOffsetsRow(NamedTuple):
     committed_at: int | None
     owned_at: int | None
     standing_since: int | None
-    standing_end: int | None
     is_transactional: bool | None
+    standing_rises: int | None
+    rests: int | None
+    watched_since: int | None
     collected_at: int
 
     @classmethod
@@ -114,16 +118,14 @@ def _is_owned(row: GroupOffsetsRow) -> bool:
 def is_stuck(row: GroupOffsetsRow) -> bool | None:
     """Return whether a partition is read, and its committed offset stands still below what can be read.
 
-    None while it is unknown what can be read. A single offset may be the marker that ends a
-    transaction; and what lies behind a commit in a partition with transactions may all be aborted, unless more
-    arrives.
+    None while it is unknown what can be read. Where transactions were seen, that may all be aborted.
     """
-    since, end = row.standing_since, row.last_stable_offset
+    since = row.standing_since
     if since is None or row.collected_at - since < STANDING or not is_read(row):
         return False
-    if end is None or row.standing_end is None or row.stable_lag is None:
+    if row.stable_lag is None:
         return None
-    return (end - row.standing_end if row.is_transactional else row.stable_lag) > _A_MARKER
+    return not row.is_transactional or (row.standing_rises or 0) >= _RISES or (row.rests or 0) >= RESTS
 
 
 def is_stuck_still(row: GroupOffsetsRow) -> bool | None:
@@ -144,11 +146,24 @@ def is_stuck_still(row: GroupOffsetsRow) -> bool | None:
 
 
 def is_losing(row: GroupOffsetsRow) -> bool:
-    """Return whether a partition is read, and what its reader has not committed was deleted lately."""
-    committed, log_start = row.committed_offset, row.log_start_offset
-    if row.lost_at is None or row.collected_at - row.lost_at > LOSING or committed is None:
-        return False
-    return (log_start is None or committed < log_start) and is_read(row)
+    """Return whether a partition is read, and what its reader had not committed was deleted lately."""
+    return _lost_lately(row) and is_read(row)
+
+
+def is_losing_still(row: GroupOffsetsRow) -> bool | None:
+    """Return the same of a partition where the group lost something: None, too, unless the row shows that this is over.
+
+    A position that began again after a time without samples does not show when the last loss was. That the partition
+    has no reader for a while does not end it either.
+    """
+    if _lost_lately(row):
+        return True if is_read(row) else None
+    is_new = row.watched_since is not None and row.collected_at - row.watched_since <= LOSING
+    return None if row.lost_at is None and is_new else False
+
+
+def _lost_lately(row: GroupOffsetsRow) -> bool:
+    return row.lost_at is not None and row.collected_at - row.lost_at <= LOSING and row.committed_offset is not None
 
 
 def is_beyond(row: GroupOffsetsRow) -> bool | None:

@@ -37,7 +37,14 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 from streaming.contracts.columns import columns_of
 from streaming.contracts.conditions import HOUR, SECOND, Condition, Rule
 from streaming.contracts.events import Severity
-from streaming.contracts.group_readers import GroupOffsetsRow, is_beyond, is_losing, is_stuck, is_stuck_still
+from streaming.contracts.group_readers import (
+    GroupOffsetsRow,
+    is_beyond,
+    is_losing,
+    is_losing_still,
+    is_stuck,
+    is_stuck_still,
+)
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.quorum_members import Member, by_node, replaced
 
@@ -265,7 +272,7 @@ class _OfGroup(NamedTuple):
 
 _OF_GROUPS: Final = {
     Condition.GROUP_STUCK: _OfGroup(is_stuck, is_stuck_still, lambda row: row.standing_since),
-    Condition.GROUP_LOSING: _OfGroup(is_losing, is_losing, lambda row: row.lost_at),
+    Condition.GROUP_LOSING: _OfGroup(is_losing, is_losing_still, lambda row: row.lost_at),
     Condition.GROUP_BEYOND_END: _OfGroup(is_beyond, is_beyond, lambda _: None),
 }
 OF_GROUPS: Final = tuple(_OF_GROUPS)

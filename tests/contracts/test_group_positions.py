@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.contracts.group_positions import GroupPosition, GroupReadings, position_after
+from streaming.contracts.group_positions import MOVING, RESTS, GroupPosition, GroupReadings, position_after
 from streaming.contracts.group_readers import (
     COMMITTING,
     LOSING,
@@ -18,6 +18,7 @@ from streaming.contracts.group_readers import (
     PartitionReader,
     is_beyond,
     is_losing,
+    is_losing_still,
     is_stuck,
     reader_of,
     retention_used,
@@ -158,14 +159,30 @@ def test_a_drained_topic_has_no_lag_and_what_was_lost_there_is_news_for_a_while_
     assert not is_stuck(row)
 
 
-def test_a_group_that_commits_above_the_log_start_loses_no_more_and_the_next_loss_is_added() -> None:
+def test_a_loss_is_news_for_a_while_though_the_group_goes_on_and_the_next_one_is_added() -> None:
+    """A consumer that is reset goes on behind the loss within seconds; losses that follow are one with it."""
     partition = Partition(end=200, committed=10, member="app")
     partition.sample()
     assert is_losing(partition.set(start=50).sample())
     row = partition.set(committed=60).sample()
-    assert (row.records_lost, is_losing(row)) == (40, False)
+    assert (row.records_lost, is_losing(row)) == (40, True)
     row = partition.set(start=70).sample()
     assert (row.records_lost, row.lost_at, is_losing(row)) == (50, partition.at, True)
+    row = partition.set(committed=200).sampled(LOSING)
+    assert (row.records_lost, is_losing(row)) == (50, False)
+
+
+def test_what_was_lost_before_a_silence_is_not_over_because_it_is_forgotten() -> None:
+    partition = Partition(end=200, committed=10, member="app")
+    partition.sample()
+    assert is_losing_still(partition.set(start=50).sample())
+    partition.at = Micros(partition.at + MOVING)
+    assert is_losing_still(partition.sample()) is None
+    assert is_losing_still(partition.sampled(LOSING - ROUND)) is None
+    assert is_losing_still(partition.sampled(ROUND)) is False
+    assert is_losing_still(partition.set(start=60).sample())
+    partition.set(member=None, members=0, state="Empty").sampled(REBALANCING)
+    assert is_losing_still(partition.sample()) is None
 
 
 def test_what_was_lost_before_the_first_sample_has_no_time_and_what_is_set_back_is_not_lost() -> None:
@@ -272,6 +289,44 @@ def test_nothing_that_cannot_be_read_makes_a_group_stand_still() -> None:
     held.set(open=0)
     assert not is_stuck(held.sampled(STANDING * 2)), "all of it may be aborted"
     assert is_stuck(held.sampled(STANDING, lambda: held.set(end=held.end + 2)))
+
+
+def test_a_transaction_that_was_open_for_long_and_then_aborted_does_not_make_a_group_stuck() -> None:
+    """It commits the offset of each record, so it stands before the marker of the one before."""
+    partition = Partition(end=12, committed=11, member="app").set(open=0)
+    partition.sample()
+    partition.set(end=20, open=8).sampled(STANDING * 2)
+    assert not is_stuck(partition.set(end=21, open=0).sample())
+    assert not is_stuck(partition.sampled(STANDING * 2))
+
+
+def test_a_record_behind_a_marker_is_not_waiting_for_as_long_as_that() -> None:
+    partition = Partition(end=12, committed=11, member="app")
+    partition.sampled(STANDING * 2)
+    row = partition.set(end=14).sample()
+    assert (row.standing_since, is_stuck(row)) == (partition.at, False)
+    assert is_stuck(partition.sampled(STANDING))
+
+
+def test_one_record_at_the_end_makes_a_group_stuck_if_it_came_after_all_was_read() -> None:
+    unknown = dict.fromkeys(("log_start_offset", "high_watermark", "last_stable_offset"))
+    partition = Partition(end=12, committed=12, member="app")
+    partition.sampled(STANDING)
+    partition.set(end=13).sample(**unknown)
+    assert not is_stuck(partition.sample())
+    assert is_stuck(partition.sampled(STANDING))
+    assert not is_stuck(partition.set(committed=13).sample())
+
+
+@pytest.mark.parametrize(("rests", "is_so"), [(RESTS, True), (RESTS - 1, False)])
+def test_a_group_that_commits_positions_is_stuck_behind_the_first_transaction(rests: int, *, is_so: bool) -> None:
+    """It was seen at the last stable offset, behind a marker, some times: so it passes markers and aborted records."""
+    partition = Partition(end=2, committed=0, member="app").set(open=1)
+    partition.sample()
+    for _ in range(rests):
+        partition.set(open=0, end=partition.end + 3, committed=partition.end + 3).sample()
+    partition.set(end=partition.end + 3).sample()
+    assert is_stuck(partition.sampled(STANDING)) is is_so
 
 
 def test_commits_are_the_reader_where_nobody_is_a_member() -> None:

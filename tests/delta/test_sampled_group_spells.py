@@ -151,6 +151,17 @@ def test_a_group_loses_records_for_a_while_after_each_loss() -> None:
     assert shown(held)[0] == (*lasts[:-1], LOSING // SECOND + 2 * ROUND)
 
 
+@pytest.mark.parametrize("silence", [60, MOVING // SECOND + ROUND])
+def test_a_group_that_loses_goes_on_losing_after_a_silence_and_then_it_is_one_spell(silence: int) -> None:
+    held = stored([[offsets(0)], [offsets(ROUND, start=60)]])
+    back = ROUND + silence
+    held.apply([offsets(back - 5, 7, 7, group="other", coordinator=2)])
+    for number in range(10):
+        held.apply([offsets(back + number * ROUND, start=60 + 5 * number)])
+        held.start()
+    assert shown(held)[0] == ("group_losing", "g", "a-b-3", ROUND, ROUND, None)
+
+
 def test_a_topic_that_was_created_again_counts_as_it_is_now() -> None:
     held = stored(standing())
     for at in (STUCK_AT + ROUND, STUCK_AT + 2 * ROUND):

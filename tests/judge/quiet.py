@@ -7,10 +7,12 @@ is written to a file, so that a run that was stopped goes on with the next.
 Rules are evaluated by promtool, a piece at a time, in a thread beside the next piece. Each piece begins with the last
 ``LEAD`` seconds of the one before, so that what fires across midnight goes on, and windows of hours are full. Rules
 that look back further, or wait for longer, see less than they would: of these a piece can tell only that they are
-silent for a day. Every pack is loaded but that of groups: what a group does is its application's.
+silent for a day. Every pack is loaded.
 
 Every alert that fires must have begun while a planted trouble lasted, or within ``AFTER`` seconds of its end; one that
-is critical is wrong even then: no trouble that is planted harms clients.
+is critical is wrong even then: no trouble that is planted harms clients. Groups live beside the model, at its brokers
+(``tests/judge/groups``): alerts about them must have a reason in their truth, and what the rule there demands must be
+told once.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 from pyspark import cloudpickle
@@ -38,7 +41,7 @@ from exporters.backtest.evaluation import Firing, firings
 from exporters.backtest.rule_files import RuleFile
 from exporters.backtest.series import ScrapedSeries
 from streaming.alert_settings import AlertsSettings
-from streaming.contracts.alerts import OPT_IN, Pack
+from streaming.contracts.alerts import OPT_IN
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import Observation
 from streaming.contracts.samples import BrokerSpeedObserved
@@ -49,6 +52,9 @@ from streaming.settings import Settings
 from streaming.sources.simulated.scenario import Scenario, TopicPlan
 from tests.judge.alerts import RULES, EveryRule, always_firing
 from tests.judge.first_message import without_texts
+from tests.judge.groups.rule import Episode
+from tests.judge.groups.verdicts import Tellings, belongs_to_group, is_of_group, judged_stories, stories_rendered
+from tests.judge.groups.world import World
 from tests.judge.play import SECOND, START, JobOfPlay, source_of
 from tests.judge.quiet_days import DAY, HOUR, TOPICS, Day, Planted, nothing_announced
 from tests.judge.severity import CRITICAL, SEVERITIES, severity
@@ -86,6 +92,7 @@ class Life:
         scenario = Scenario(name="quiet", brokers=_BROKERS, duration=1e9, constants=constants, topics=topics)
         self.source = source_of(scenario, int.from_bytes(Random(f"{seed} quiet").randbytes(4), "big"))
         self.job, self.exposed = JobOfPlay(), ExposedPlay(names)
+        self.world, self.told = World(seed), Tellings()
         self.scrapes: list[str] = []
         self.planted: list[Planted] = []
         self._samples: list[Observation] = []
@@ -98,6 +105,7 @@ class Life:
         """Live through a piece; ``scrapes`` are those of the lead and of the piece then."""
         begin = self.piece * seconds
         day = Day(Random(f"{self.seed} quiet {self.piece}"), self.source, begin, max(1, seconds // HOUR))
+        self.world.plan(begin, max(1, seconds // HOUR))
         self.planted += day.planted
         self.scrapes = self.scrapes[-LEAD // SCRAPE_SECONDS :]
         leases = sorted(day.leases, key=lambda lease: lease[0])
@@ -107,9 +115,13 @@ class Life:
             _, batch = self.job.batch(now, [*due, nothing_announced(second), *self.source.poll(now)])
             self.exposed.commit(batch)
             self._samples += batch.samples
+            groups = self.world.live(second - SCRAPE_SECONDS, second, self.source.simulation)
+            samples = []
             if second % SAMPLE_SECONDS == 0:
-                self.exposed.sample(now, _newest(self._samples), batch.sources)
+                samples = _newest(self._samples)
                 self._samples.clear()
+            self.exposed.sample(now, [*samples, *groups], batch.sources)
+            self.told.take(self.exposed.sampled_conditions())
             self.scrapes.append(self.exposed.scrape(now))
         self.piece += 1
         return day
@@ -129,9 +141,8 @@ def _is_remembered(sample: Observation) -> bool:
 
 @cache
 def quiet_rules() -> RuleFile:
-    """Give the rules of every pack but that of groups."""
-    packs = tuple(pack for pack in OPT_IN if pack is not Pack.GROUPS)
-    document = yaml.safe_load(as_yaml(rule_file(Settings(alerts=AlertsSettings(packs=packs)))))
+    """Give the rules of every pack."""
+    document = yaml.safe_load(as_yaml(rule_file(Settings(alerts=AlertsSettings(packs=tuple(OPT_IN))))))
     return RuleFile(RULES, document["groups"])
 
 
@@ -156,24 +167,59 @@ def belongs(fired: Firing, planted: Iterable[Planted]) -> str:
     return next((one.kind for one in planted if one.begin <= began <= one.end + AFTER), "")
 
 
-def _result(life_piece: int, day: Day, planted: Sequence[Planted], fired: Sequence[Firing], cpu: float) -> Result:
-    return {
-        "piece": life_piece,
+class Lived(NamedTuple):
+    """A day that is over, as it is judged.
+
+    Attributes:
+        piece: its number.
+        episodes: what was wrong with groups.
+        more: of its result.
+    """
+
+    piece: int
+    planted: tuple[Planted, ...]
+    scrapes: tuple[str, ...]
+    episodes: Sequence[Episode]
+    told: Tellings
+    more: Result
+
+
+def _lived(life: Life) -> Lived:
+    """Live through a day."""
+    began = time.process_time()
+    day = life.live()
+    end = life.piece * DAY
+    more = {
         "planted": [each._asdict() for each in day.planted],
         "done": day.done,
-        "cpu": round(cpu, 1),
-        "firings": [
-            {
-                "alert": each.alert,
-                "severity": severity(dict(each.labels)["severity"]),
-                "labels": dict(each.labels),
-                "began": (each.began_at - START) // SECOND,
-                "last": (each.last_at - START) // SECOND,
-                "belongs": belongs(each, planted),
-            }
-            for each in fired
-        ],
+        "groups_planted": [{"group": group, **each._asdict()} for group, each in life.world.plans.planted],
+        "groups_done": [*life.world.plans.done],
+        "cpu": round(time.process_time() - began, 1),
     }
+    told = copy(life.told)
+    life.told.forget(end - LEAD)
+    return Lived(life.piece - 1, tuple(life.planted), tuple(life.scrapes), tuple(life.world.episodes(end)), told, more)
+
+
+def _judged(lived: Lived) -> Result:
+    """Evaluate the rules over a day."""
+    end = (lived.piece + 1) * DAY
+    fired = [
+        {
+            "alert": each.alert,
+            "severity": severity(dict(each.labels)["severity"]),
+            "labels": dict(each.labels),
+            "began": (each.began_at - START) // SECOND,
+            "last": (each.last_at - START) // SECOND,
+            "belongs": "" if is_of_group(each.alert) else belongs(each, lived.planted),
+        }
+        for each in evaluated(lived.scrapes, end, DAY)
+    ]
+    for each in fired:
+        if is_of_group(each["alert"]):
+            each["belongs"] = belongs_to_group(each, lived.episodes)
+    judged = judged_stories(lived.episodes, fired, lived.told, end - DAY, end)
+    return {"piece": lived.piece, **lived.more, "firings": fired, "stories": list(judged)}
 
 
 def lived(folder: Path, name: str, seed: str, days: int, *, resume: bool) -> list[Result]:
@@ -190,19 +236,13 @@ def lived(folder: Path, name: str, seed: str, days: int, *, resume: bool) -> lis
     with ThreadPoolExecutor(1) as pool:
         while life.piece < days:
             written_life(folder / f"{name}-{life.piece}.state", life)
-            began = time.process_time()
-            day = life.live()
-            cpu = time.process_time() - began
+            day = _lived(life)
             if pending is not None:
                 _take(pending, results, results_file)
-            pending = pool.submit(_judged, life.piece, day, tuple(life.planted), tuple(life.scrapes), cpu)
+            pending = pool.submit(_judged, day)
         if pending is not None:
             _take(pending, results, results_file)
     return results
-
-
-def _judged(piece: int, day: Day, planted: Sequence[Planted], scrapes: Sequence[str], cpu: float) -> Result:
-    return _result(piece - 1, day, planted, evaluated(scrapes, piece * DAY, DAY), cpu)
 
 
 def _take(pending: Future[Result], results: list[Result], file: Path) -> None:
@@ -305,6 +345,7 @@ def quiet_rendered(results: Sequence[Result], heading: str) -> str:
         for name in sorted({each["alert"] for each in fired if each["severity"] == of}):
             theirs = [bool(each["belongs"]) for each in fired if each["alert"] == name]
             lines.append(f"| {name} | {of} | {sum(theirs) or ''} | {len(theirs) - sum(theirs) or ''} |")
+    lines += stories_rendered(results)
     lines += ["", "| day | second | alert | labels | lasted, seconds |", "|---:|---:|---|---|---:|"]
     for each in wrong[:50]:
         day, second = divmod(each["began"], DAY)
@@ -319,8 +360,10 @@ def quiet_heading(days: int, commit: str, date: str, seed: str) -> str:
 {days} day{"s" * (days != 1)} of a healthy cluster, of commit `{commit}` of {date}, drawn from `{seed}`. Rendered by
 `make judge ARGS="--quiet --write"`. One cluster of the model with four brokers and three controllers lives through all
 of them (`tests/judge/quiet.py`); what is done to it, and what few troubles are planted, is in
-`tests/judge/quiet_days.py`. Every pack is loaded but that of groups. An alert must have begun while a planted trouble
-lasted or within {AFTER / 60:.0f} minutes of its end, and none may be critical. Scrapes and evaluations are
-{SCRAPE_SECONDS} seconds apart. Rules that wait for longer than a day, or look back further, are judged by what a day
-and the {LEAD // 3_600} hours before it show.
+`tests/judge/quiet_days.py`. Every pack is loaded. An alert must have begun while a planted trouble lasted or within
+{AFTER / 60:.0f} minutes of its end, and none may be critical. Groups of every kind, at the brokers of the model, have
+troubles of their own (`tests/judge/groups/plans.py`): an alert about one must have a reason in the truth, by the rule
+of `tests/judge/groups/rule.py`, which says what must be told, too. Scrapes and evaluations are {SCRAPE_SECONDS} seconds
+apart. Rules that wait for longer than a day, or look back further, are judged by what a day and the {LEAD // 3_600}
+hours before it show.
 """

@@ -82,6 +82,7 @@ class ExposedPlay:
             kind: Newest(table, plain_times(arrow_schema(table).empty_table())) for kind, table in TABLE_OF.items()
         }
         self._sampled, self._rows_of_sampled = SampledSpells(), dict[ClusterId, pa.Table]()
+        self._changed: tuple[pa.Table, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is rendered: it is rendered again from the snapshot."""
@@ -129,10 +130,16 @@ class ExposedPlay:
             if len(rows):
                 self._sampled.take(self._newest[kind], rows)
                 _CONTENTS[TABLE_OF[kind].name].read(None, self._newest[kind].rows)(draft)  # type: ignore[arg-type]
-        self._rows_of_sampled |= self._sampled.changed()
+        changed = self._sampled.changed()
+        self._rows_of_sampled |= changed
+        self._changed = tuple(changed.values())
         if self._rows_of_sampled:
             put_sampled_conditions(draft, pa.concat_tables(self._rows_of_sampled.values()))
         self._snapshot = draft.finish(self._snapshot.version, now, 0)
+
+    def sampled_conditions(self) -> tuple[pa.Table, ...]:
+        """Give the rows of ``sampled_conditions`` that changed with the last call of :meth:`sample`."""
+        return self._changed
 
     def scrape(self, now: int) -> str:
         """Give the text of a scrape."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contracts.group_positions import MOVING, GroupPosition
+from streaming.contracts.group_positions import A_MARKER, MOVING, RESTS, GroupPosition
 from streaming.delta.samples.runs import carried, shifted, where
 
 if TYPE_CHECKING:
@@ -77,9 +77,11 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
     before = shifted(samples.offset)
     is_ahead = pc.or_(before.is_null(), pc.greater(samples.offset, before).fill_null(False))
     moved = pc.and_(pc.and_(samples.is_same, is_new), pc.and_(samples.offset.is_valid(), is_ahead))
-    since, end = _standing(samples, stable_lag)
+    since, end, rises = _standing(samples, stable_lag)
     held = pc.less(columns["last_stable_offset"], columns["high_watermark"]).fill_null(False)
     was_held = samples.carried("is_transactional", where(held, held)).fill_null(False)
+    is_transactional = samples.kept("is_transactional", was_held)
+    is_new_position = pc.invert(pc.or_(samples.is_same, samples.is_known))
     computed = (
         samples.kept("lag", lag),
         samples.kept("stable_lag", stable_lag),
@@ -91,7 +93,10 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
         samples.carried("owned_at", where(columns["member"].is_valid(), columns["collected_at"])),
         since,
         end,
-        samples.kept("is_transactional", was_held),
+        is_transactional,
+        rises,
+        _rests(samples, pc.and_(moved, is_transactional.fill_null(False))),
+        samples.carried("watched_since", where(is_new_position, columns["collected_at"])),
     )
     return dict(zip(GroupPosition._fields, computed, strict=True))
 
@@ -151,14 +156,54 @@ def _lost(samples: _Samples, deleted_to: pa.Array) -> tuple[pa.Array, pa.Array]:
     return lost, samples.carried("lost_at", rose_at)
 
 
-def _standing(samples: _Samples, stable_lag: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return since when the offset stands still below the last stable offset; a sample without one says nothing."""
-    columns, is_known = samples.columns, samples.is_known
-    said = pc.if_else(is_known, columns["standing_since"].is_valid(), pc.greater(stable_lag, 0))
-    stands = carried(pc.or_(said.is_valid(), pc.invert(samples.is_unmoved)), said).fill_null(False)
-    begins = pc.or_(is_known, pc.invert(pc.and_(samples.is_unmoved, shifted(stands))))
-    since, end = (
-        carried(begins, samples.kept(name, columns[value]))
-        for name, value in (("standing_since", "collected_at"), ("standing_end", "last_stable_offset"))
-    )
-    return where(stands, since), where(stands, end)
+def _standing(samples: _Samples, stable_lag: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return since when the offset stands still, up to where that shows nothing, and how often more has come since.
+
+    A sample without a last stable offset says nothing.
+    """
+    columns, is_known, is_unmoved = samples.columns, samples.is_known, samples.is_unmoved
+    stable, ends = columns["last_stable_offset"], columns["high_watermark"]
+    is_unread = pc.greater(stable_lag, 0)
+    is_all_passed = pc.equal(stable_lag, 0).fill_null(False)
+    # What the offset passed last: everything, of which nothing was open; or up to the first sample with more.
+    is_open = pc.less(stable, ends).fill_null(False)
+    passed_to = where(pc.and_(is_all_passed, pc.invert(is_open)), stable)
+    begins = pc.or_(is_known, pc.or_(pc.invert(is_unmoved), is_all_passed))
+    end = carried(begins, samples.kept("standing_end", passed_to))
+    first_unread = pc.and_(pc.and_(is_unread.fill_null(False), pc.invert(is_known)), end.is_null())
+    is_first = _first_of(first_unread, begins)
+    end = carried(pc.or_(begins, is_first), pc.if_else(is_first, stable, end))
+    rose = pc.and_(pc.and_(is_unread, is_unmoved), pc.greater(stable, shifted(stable)))
+    rose = pc.and_(rose.fill_null(False), pc.invert(pc.or_(is_first, begins)))
+    counts = where(pc.or_(is_all_passed, is_first), pa.scalar(0, pa.int64()))
+    was_counted = pc.and_(is_known, columns["standing_end"].is_valid())  # null in rows of an older job
+    counts = pc.if_else(was_counted, columns["standing_rises"].fill_null(0), samples.kept("standing_rises", counts))
+    rises = _counted(counts, rose, pc.or_(begins, is_first))
+    can_be_read = pc.or_(pc.greater(stable_lag, A_MARKER), pc.greater(stable, end).fill_null(False))
+    said = pc.if_else(is_known, columns["standing_since"].is_valid(), pc.and_(is_unread, can_be_read))
+    stands = carried(pc.or_(said.is_valid(), pc.invert(is_unmoved)), said).fill_null(False)
+    was = pc.and_(is_unmoved, shifted(stands).fill_null(False))
+    since = carried(pc.or_(is_known, pc.invert(was)), samples.kept("standing_since", columns["collected_at"]))
+    return where(stands, since), end, rises
+
+
+def _first_of(some: pa.Array, begins: pa.Array) -> pa.Array:
+    """Return which rows are the first such ones since a run began."""
+    count = pc.cumulative_sum(some.cast(pa.int64()))
+    before = pc.subtract(count, some.cast(pa.int64()))
+    return pc.and_(some, pc.equal(before, carried(begins, before)))
+
+
+def _counted(base: pa.Array, counts: pa.Array, begins: pa.Array) -> pa.Array:
+    """Add up what counts since a run began with a number."""
+    total = pc.cumulative_sum(counts.cast(pa.int64()))
+    return pc.add(carried(begins, base), pc.subtract(total, carried(begins, total)))
+
+
+def _rests(samples: _Samples, moved: pa.Array) -> pa.Array:
+    """Count how often the offset moved to the last stable one, up to ``RESTS``."""
+    rests = pc.and_(moved, pc.equal(samples.offset, samples.columns["last_stable_offset"]).fill_null(False))
+    begins = pc.or_(samples.is_known, pc.invert(samples.is_same))
+    base = pc.if_else(samples.is_known, samples.columns["rests"].fill_null(0), _ZERO)
+    counted = _counted(base, pc.and_(rests, pc.invert(begins)), begins)
+    return samples.kept("rests", pc.min_element_wise(counted, pa.scalar(RESTS, pa.int64())))
