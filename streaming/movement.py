@@ -1,4 +1,4 @@
-"""Whether work moves on: its parts note what they have done, and health checks ask when that was.
+"""Signs that work moves: its parts note what they have done, and health checks ask when that was.
 
 However long a piece of work is, it moves while rows are read or folded and commits are made. Work that hangs does not,
 whatever its thread or process says of itself. Depends on nothing of isrwatch.
@@ -24,7 +24,7 @@ _ITEMS: Final = 256
 _OF_THREAD: Final = threading.local()
 
 
-class Movement:
+class Motion:
     """Notes of one piece of work, made by any thread.
 
     Attributes:
@@ -64,7 +64,7 @@ class Movement:
 
 def note() -> None:
     """Note that the work of this thread has moved, if it is observed."""
-    movement: Movement | None = getattr(_OF_THREAD, "movement", None)
+    movement: Motion | None = getattr(_OF_THREAD, "movement", None)
     if movement is not None:
         movement.note()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streaming import movement
-from streaming.movement import STARTING_SECONDS, STILL_SECONDS, Movement
+from streaming.movement import STARTING_SECONDS, STILL_SECONDS, Motion
 
 
 class Clock:
@@ -15,7 +15,7 @@ class Clock:
 
 def test_work_hangs_a_minute_after_it_has_moved_last_and_later_while_it_starts() -> None:
     clock = Clock()
-    work = Movement(clock)
+    work = Motion(clock)
     clock.now += STARTING_SECONDS
     assert not work.hangs()
     clock.now += 1
@@ -33,7 +33,7 @@ def test_work_hangs_a_minute_after_it_has_moved_last_and_later_while_it_starts()
 
 def test_what_a_thread_does_moves_the_work_that_it_is_of_however_long_it_takes() -> None:
     clock = Clock()
-    work = Movement(clock)
+    work = Motion(clock)
     for _ in movement.noted(range(3)):  # of no work
         clock.now += STARTING_SECONDS + 1
     assert work.hangs()

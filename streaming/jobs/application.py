@@ -110,7 +110,7 @@ class Application:
         self.reporter.start()
 
     def problems(self) -> list[str]:
-        """List what a restart may mend, one sentence each: queries that do not run or hang, no executor of Spark.
+        """List why a restart may help, one sentence each: queries that do not run or hang, no executor of Spark.
 
         A query that has not started yet is none, unless that takes too long; neither is a long batch.
         """

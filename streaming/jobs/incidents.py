@@ -15,7 +15,7 @@ from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.jobs.queries import BatchResult
-from streaming.movement import Movement
+from streaming.movement import Motion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +71,7 @@ class ChangesRun:
         applied: Callable[[str, BatchResult, Mapping[str, float]], None],
         *,
         trigger_seconds: float,
-        moves: Movement | None = None,
+        moves: Motion | None = None,
     ) -> None:
         """Start.
 
@@ -86,7 +86,7 @@ class ChangesRun:
         """
         self._name, self._batch, self._applied = name, batch, applied
         self._reader, self._pause = ChangeReader(path, after), trigger_seconds
-        self._moves = moves or Movement()
+        self._moves = moves or Motion()
         self._stopping = Event()
         self._raised: Exception | None = None
         self._thread = Thread(target=self._run, name=name, daemon=True)

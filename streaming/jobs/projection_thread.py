@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.errors import TableRefused
 from streaming.jobs.spark_errors import sentence_of
-from streaming.movement import STARTING_SECONDS, Movement
+from streaming.movement import STARTING_SECONDS, Motion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ class ProjectionThread(threading.Thread):
         self._stopped = threading.Event()
         self.error: Exception | None = None
         self.seconds = 0.0
-        self.movement, self._is_writing = Movement(), False
+        self.movement, self._is_writing = Motion(), False
 
     def run(self) -> None:
         """Run a round, rest, repeat; after a failure rest longer each time."""

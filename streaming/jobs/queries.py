@@ -21,7 +21,7 @@ from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.quarantine import reason_kind
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.spark_errors import spark_failure
-from streaming.movement import Movement
+from streaming.movement import Motion
 from streaming.settings import AdvancedSettings
 
 if TYPE_CHECKING:
@@ -170,12 +170,9 @@ class QueryRun:
         on_executors: bool,
         checkpoint: Path,
         trigger_seconds: float,
-        moves: Movement | None = None,
+        moves: Motion | None = None,
     ) -> None:
-        """Start, and wait for the first trigger, so that queries start one after the other.
-
-        Spark gives each new Python reader ten seconds to appear, which may not be enough on a busy machine if all
-        queries start at once.
+        """Start, and wait for the first trigger: Spark gives a new Python reader ten seconds, too few for all at once.
 
         Args:
             name: of the query, of its scheduler pool, and of its folder in the checkpoint.
@@ -194,7 +191,7 @@ class QueryRun:
         """
         self._name, self._batch, self._applied, self._on_executors = name, batch, applied, on_executors
         self._raised: Exception | None = None
-        self._moves, self._tasks = moves or Movement(), (-1, 0)
+        self._moves, self._tasks = moves or Motion(), (-1, 0)
         self._reporting, self._reported = Lock(), -1
         _delete(checkpoint / name)
         # Spark's thread of this stream inherits the pool from the thread that starts it.

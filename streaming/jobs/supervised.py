@@ -17,7 +17,7 @@ from streaming.errors import ConfigurationError, ConnectionRefused, NewerFormat,
 from streaming.jobs.incidents import ChangesRun
 from streaming.jobs.queries import QueryRun
 from streaming.jobs.spark_errors import SparkEnded, sentence_of, spark_failure, trace_of
-from streaming.movement import STARTING_SECONDS, STILL_SECONDS, Movement
+from streaming.movement import STARTING_SECONDS, STILL_SECONDS, Motion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,7 +94,7 @@ class SupervisedQuery:
         self.last_error: str | None = None
         self.is_lost = self.is_superseded = False
         self.applied: Callable[[str, BatchResult, Mapping[str, float]], None] = lambda *_: None
-        self.movement = Movement()
+        self.movement = Motion()
         self._read_at: int | None = None
         self._run: QueryRun | ChangesRun | None = None
         self._began = self._again_at = 0.0

@@ -15,7 +15,7 @@ from streaming.jobs.application import Application
 from streaming.jobs.metrics import Reporter
 from streaming.jobs.shards import task
 from streaming.jobs.supervised import read_mark
-from streaming.movement import STARTING_SECONDS, STILL_SECONDS, Movement
+from streaming.movement import STARTING_SECONDS, STILL_SECONDS, Motion
 from streaming.settings import JobSettings
 from tests.end_to_end.stories import long_story
 from tests.jobs.shards.test_batch import published
@@ -38,7 +38,7 @@ class Hanging:
         self.now, self.places = 1_000.0, places
         self.application = Application(JobSettings(listen="", queries=("replication",)), places, print)
         (self.query,) = self.application.queries
-        self.query.movement = Movement(lambda: self.now)
+        self.query.movement = Motion(lambda: self.now)
         monkeypatch.setattr(self.query, "background", None)
         self.reporter = self.application.reporter = Reporter([self.query], places, lambda: self.now)
         self.story = long_story(seed=1, steps=100)

@@ -21,6 +21,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
+from streaming import movement
 from streaming.errors import ConfigurationError, ConnectionRefused, InvalidObservation
 from streaming.sources.protocol.addresses import Peer, Peers
 from streaming.sources.protocol.primitives import INT32, ByteReader
@@ -286,6 +287,7 @@ class Connection:
             if not received:
                 raise ConnectionError("end of stream")
             filled += received
+            movement.note()
         return bytes(data)
 
     def _ask_versions(self) -> dict[int, int]:
