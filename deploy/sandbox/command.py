@@ -162,6 +162,33 @@ def tool(
     os.execv(command[0], command)  # noqa: S606 - it gets this terminal: what is typed, and Ctrl-C
 
 
+@app.command("compare-schemas")
+def compare_schemas(
+    before: Annotated[str, typer.Argument(help=f"Of {', '.join(VERSIONS)}, or a folder with Kafka's jars.")],
+    after: Annotated[str, typer.Argument(help="As above.")],
+) -> None:
+    """Compare the message schemas in the jars of two versions of Kafka, and name what concerns isrwatch.
+
+    The exit code is 1 if isrwatch cannot read what the second version writes or answers.
+
+    Example: isrwatch sandbox compare-schemas 4.3 4.4
+    """
+    from deploy.sandbox.schemas import differences, read_schemas
+
+    schemas = [read_schemas(_jars_of(each)) for each in (before, after)]
+    differing = differences(*schemas)
+    count = len({*schemas[0], *schemas[1]})
+    console.print(f"Kafka {before} -> {after}: {len(differing)} of {count} messages differ", soft_wrap=True)
+    for each in differing:
+        if each.is_read is not None:
+            for line in each.lines():
+                console.print(line, soft_wrap=True)
+    others = ", ".join(each.name for each in differing if each.is_read is None)
+    console.print(f"not asked by isrwatch: {others or 'none'}", soft_wrap=True)
+    if any(each.is_read is False for each in differing):
+        raise typer.Exit(1)
+
+
 @app.command()
 def kill(node: NodeId, root: Root = DEFAULT_ROOT) -> None:
     """Kill a node (SIGKILL); it is fenced when its session expires."""
@@ -236,6 +263,16 @@ def _greet(sandbox: Sandbox) -> None:
 
 def _opened(root: Path) -> Sandbox:
     return Sandbox(read_plan(root), root)
+
+
+def _jars_of(version: str) -> tuple[Path, ...]:
+    """Return the jars of a version of the sandbox, or of a folder."""
+    if version in VERSIONS:
+        return jar_paths(VERSIONS[version])
+    jars = tuple(sorted(Path(version).rglob("*.jar")))
+    if not jars:
+        raise ConfigurationError(f"{version} is neither of {', '.join(VERSIONS)} nor a folder with jars of Kafka")
+    return jars
 
 
 def _fetch(plan: Plan) -> None:

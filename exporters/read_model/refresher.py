@@ -12,6 +12,7 @@ from prometheus_client import ProcessCollector
 
 from exporters.read_model.snapshot import NO_TABLE
 from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.movement import Motion
 from streaming.runtime.memory import Heap
 from streaming.web.http_counts import HttpCounts
 
@@ -98,6 +99,14 @@ class Refresher(threading.Thread):
         self.last_error: str | None = None
         self.unshown: str | None = None  # why what was read last is not shown
         self._statuses = reader.statuses
+        self._movement, self._is_refreshing = Motion(), False
+
+    def hangs(self) -> str | None:
+        """Say that a refresh hangs, in one sentence; None while files are read, however many, and between two."""
+        if not (self._is_refreshing and self._movement.hangs()):
+            return None
+        seconds = self._movement.still_seconds()
+        return f"reading the tables in {self.tables} hangs: no file was read for {seconds:.0f} s"
 
     @property
     def unreadable(self) -> dict[str, str]:
@@ -135,11 +144,18 @@ class Refresher(threading.Thread):
         """Refresh periodically until stopped, and as soon as there are changes; after a failure pause for longer."""
         if self._reader.reads_side_tables_apart:
             threading.Thread(target=self._read_side_tables, name="side-tables", daemon=True).start()
+        with self._movement.of_this_thread():
+            self._refresh_until_stopped()
+
+    def _refresh_until_stopped(self) -> None:
         while not self._stopped.is_set():
             self.refresh_once()
             self._heap.trim_when_due()
             if self.last_error is None:
-                self._wait_for_changes()
+                try:
+                    self._wait_for_changes()
+                except OSError as failure:
+                    self._failed(failure, is_ours=False)
             else:
                 # Everything is read again, which must not happen ten times a second.
                 self._stopped.wait(max(self._pause, self._reader.rest_after_error))
@@ -157,12 +173,15 @@ class Refresher(threading.Thread):
     def refresh_once(self) -> None:
         """Refresh the snapshot once; a failure is counted and logged."""
         began, error = time.perf_counter(), None
+        self._movement.note()
+        self._is_refreshing = True
         for step in (self._reader.refresh, self._take_over):
             try:
                 step()
             except Exception as failure:  # noqa: BLE001 - whatever is wrong with the tables, the last good snapshot must be served
                 error = failure
                 self._failed(failure, is_ours=step == self._take_over)
+        self._is_refreshing = False
         if error is None:
             self.last_error = None
         self._seconds = time.perf_counter() - began

@@ -72,7 +72,7 @@ LINKS: Final = {
     "/api/v1/incidents": "open incidents with their suspects",
     "/api/v1/openapi.json": "description of the JSON API (OpenAPI)",
     PATH: "what each alert means, and what to do",
-    "/-/healthy": "health check: the exporter refreshes from the tables",
+    "/-/healthy": "health check: the exporter refreshes from the tables, and does not hang",
     "/-/ready": "readiness check: the tables have been read",
 }
 _DROP_INS: Final = frozenset(metric.name for metric in DROP_IN_METRICS)
@@ -168,10 +168,11 @@ class Endpoints:
         return Response(body, headers=headers)
 
     async def healthy(self, _: HttpRequest) -> Response:
-        """Respond 200 while the thread that refreshes from the tables runs, else 503."""
-        if self._refresher.is_alive():
+        """Respond 200 while the thread that refreshes from the tables runs and does not hang, else 503."""
+        problem = self._refresher.hangs() if self._refresher.is_alive() else _ENDED
+        if problem is None:
             return lines_response(["isrwatch export is healthy"])
-        return lines_response([_ENDED], 503)
+        return lines_response([problem], 503)
 
     def ready(self, _: HttpRequest) -> Response:
         """Respond 200 once there is a snapshot to serve, with a line for each thing that it lacks; else 503."""
@@ -189,6 +190,8 @@ class Endpoints:
     def _problems(self) -> Iterator[str]:
         if not self._refresher.is_alive():
             yield _ENDED
+        if (hanging := self._refresher.hangs()) is not None:
+            yield hanging
         if self._refresher.snapshot.version == NO_TABLE:
             yield self._refresher.why_not_ready()
         yield from self._left_out()

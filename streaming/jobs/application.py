@@ -36,7 +36,7 @@ from streaming.jobs.shards.workers import OnExecutors
 from streaming.jobs.spark_errors import sentence_of
 from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
-from streaming.jobs.supervised import SupervisedQuery
+from streaming.jobs.supervised import SupervisedQuery, read_mark
 from streaming.runtime.listening import listen_all
 from streaming.runtime.memory import Heap
 from streaming.system_errors import reason_of
@@ -110,9 +110,19 @@ class Application:
         self.reporter.start()
 
     def problems(self) -> list[str]:
-        """List the queries that do not run now, one sentence each, and that Spark has no executor for them."""
-        problems = [problem for query in self.queries if (problem := query.problem)]
-        return [*problems, NO_EXECUTORS] if self._lacks_executors else problems
+        """List why a restart may help, one sentence each: queries that do not run or hang, no executor of Spark.
+
+        A query that has not started yet is none, unless that takes too long; neither is a long batch.
+        """
+        down = [problem for query in self.queries if not query.is_starting and (problem := query.problem)]
+        waiting = {query.name: self.reporter.waiting(query.name) for query in self.queries}
+        hanging = [problem for query in self.queries if (problem := query.hangs(waiting[query.name]))]
+        return [*down, *hanging, *([NO_EXECUTORS] if self._lacks_executors else ())]
+
+    def unready(self) -> list[str]:
+        """List why the tables do not show the present, one sentence each: problems, starts, logs that are behind."""
+        starting = [problem for query in self.queries if query.is_starting and (problem := query.problem)]
+        return [*self.problems(), *starting, *self.reporter.behind()]
 
     def is_stopping(self) -> bool:
         """Return whether a stop was requested, after a moment: a signal to the group may end Spark's Java first."""
@@ -172,6 +182,8 @@ class Application:
             if time.monotonic() - shown_at > SECONDS_BETWEEN_PROGRESS:
                 shown_at = time.monotonic()
                 self.look_for_executors(self._spark)
+                for query in self.queries:
+                    query.note_tasks()
                 if (line := self.progress()) != shown:
                     show_progress(shown := line)
                 heap.trim_when_due()
@@ -245,6 +257,7 @@ def _server(settings: JobSettings, application: Application) -> StatusServer | N
         program="job",
         prefix=PREFIX,
         healthy="every query runs",
+        unready=application.unready,
         protected=protected,
     )
 
@@ -294,6 +307,7 @@ SAMPLES_BATCH_FACTOR: Final = 4
 INCIDENTS_TRIGGER_SECONDS: Final = 1.0
 REPLICATION: Final = "replication"
 INCIDENTS: Final = "incidents"
+SAMPLES: Final = "samples"
 
 
 def _bus(
@@ -306,10 +320,13 @@ def _bus(
         return kafka_stream(spark, places.kafka.settings, channel, starts, places.advanced.batch_bytes * factor)
     begins = {} if progress is None else unapplied(channel, places, progress)
     max_bytes = places.advanced.batch_bytes * factor
+    moved = read_mark(places, REPLICATION if is_replication else SAMPLES)
     if is_replication:
-        return bus_source.bus_stream(spark, places.bus, channel, begins, max_bytes, repeated=_repeated_blocks(places))
+        return bus_source.bus_stream(
+            spark, places.bus, channel, begins, max_bytes, repeated=_repeated_blocks(places), moved=moved
+        )
     # With a trigger interval a batch need not wait for records.
-    return bus_source.bus_stream(spark, places.bus, channel, begins, max_bytes, wait_seconds=0.0)
+    return bus_source.bus_stream(spark, places.bus, channel, begins, max_bytes, moved=moved, wait_seconds=0.0)
 
 
 def unapplied(channel: Channel, places: JobLocations, progress: BusProgress) -> dict[str, LogPosition]:
@@ -399,7 +416,7 @@ QUERIES: Final[dict[str, QueryDefinition]] = {
         trigger_seconds=lambda places: places.advanced.trigger_interval,
         channel=Channel.REPLICATION,
     ),
-    "samples": QueryDefinition(
+    SAMPLES: QueryDefinition(
         stream=partial(_bus, Channel.SAMPLES),
         open=partial(_open_on_same_bus, Channel.SAMPLES, _open_samples),
         trigger_seconds=lambda _: SAMPLES_TRIGGER_SECONDS,

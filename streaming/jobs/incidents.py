@@ -15,6 +15,7 @@ from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.jobs.queries import BatchResult
+from streaming.movement import Motion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,6 +71,7 @@ class ChangesRun:
         applied: Callable[[str, BatchResult, Mapping[str, float]], None],
         *,
         trigger_seconds: float,
+        moves: Motion | None = None,
     ) -> None:
         """Start.
 
@@ -80,9 +82,11 @@ class ChangesRun:
             batch: applies whole versions, in order.
             applied: called after every batch as by :class:`streaming.jobs.queries.QueryRun`.
             trigger_seconds: pause between two looks.
+            moves: notes what was applied.
         """
         self._name, self._batch, self._applied = name, batch, applied
         self._reader, self._pause = ChangeReader(path, after), trigger_seconds
+        self._moves = moves or Motion()
         self._stopping = Event()
         self._raised: Exception | None = None
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -90,9 +94,10 @@ class ChangesRun:
 
     def _run(self) -> None:
         try:
-            while not self._stopping.wait(self._pause):
-                self._apply_all()
-            self._apply_all()  # the last commits of the queries that were stopped before
+            with self._moves.of_this_thread():
+                while not self._stopping.wait(self._pause):
+                    self._apply_all()
+                self._apply_all()  # the last commits of the queries that were stopped before
         except ChangesRestarted as error:
             self._raised = ChangesRestarted(
                 f"{error}; restart the job: its start makes the incidents agree with the table as it is now"
@@ -114,6 +119,14 @@ class ChangesRun:
         if added:
             self._applied(self._name, self._batch.apply(added), {"read": seconds})
         return self._reader.version == before + VERSIONS_PER_BATCH
+
+    @property
+    def version(self) -> int:
+        """The newest version that was read."""
+        return self._reader.version
+
+    def note_tasks(self) -> None:
+        """Do nothing: Spark does not run it."""
 
     def failure(self) -> Exception | None:
         """Return why the query does not run; None while it does."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,9 +22,11 @@ from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.queries import MICROS, now
 from streaming.jobs.spark_errors import sentence_of
+from streaming.jobs.supervised import Waiting
+from streaming.movement import STILL_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from prometheus_client.core import Metric
 
@@ -198,7 +202,9 @@ class Reporter(threading.Thread):
         lags: the newest measurement, by channel and source; replaced as a whole.
     """
 
-    def __init__(self, queries: Sequence[SupervisedQuery], places: JobLocations) -> None:
+    def __init__(
+        self, queries: Sequence[SupervisedQuery], places: JobLocations, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(name="reporter", daemon=True)
         self._tables = {
             query.name: ProgressTable(places.tables, query.definition.channel, places.retention)
@@ -210,6 +216,10 @@ class Reporter(threading.Thread):
         self._bus = places.reader()
         self._stopped = threading.Event()
         self.lags: dict[tuple[Channel, str], LogLag] = {}
+        self._all_queries, self._clock = queries, clock
+        self._waiting: dict[str, Waiting] = {}
+        self._ends: deque[tuple[float, dict[tuple[Channel, str], LogLag]]] = deque()
+        self._reported_at: float | None = None
 
     def run(self) -> None:
         """Report periodically, and once more at the end."""
@@ -223,6 +233,48 @@ class Reporter(threading.Thread):
         if self.is_alive():
             self.join()
 
+    def waiting(self, query: str) -> Waiting | None:
+        """Return what waits for a query, None if nothing does; if that is not known any more, the bus may."""
+        at = self._reported_at
+        if at is not None and (silent := self._clock() - at) > STILL_SECONDS:
+            return Waiting(at, f"how much waits is unknown, as bus and tables have not answered for {silent:.0f} s")
+        return self._waiting.get(query)
+
+    def behind(self) -> list[str]:
+        """Say which logs have records that were there a minute ago and are not applied yet, one sentence each."""
+        if not self._ends:
+            return []
+        then = self._ends[0][1]
+        behind = {
+            log: lag
+            for log, lag in sorted(self.lags.items())
+            if log in then and lag.bus_end - lag.behind_bytes < then[log].bus_end
+        }
+        return [
+            f"the log {channel}/{source} is behind: {lag.behind_bytes:,} bytes are not applied"
+            for (channel, source), lag in behind.items()
+        ]
+
+    def _note(self, lags: dict[tuple[Channel, str], LogLag]) -> None:
+        """Note what waits for each query since when, and the ends of the logs of the last minute."""
+        now = self._clock()
+        made = max((each.version or 0 for each in self._queries), default=0)
+        waiting: dict[str, Waiting] = {}
+        for query in self._all_queries:
+            channel = query.definition.channel
+            count = sum(lag.behind_bytes for (each, _), lag in lags.items() if each is channel)
+            what = f"{count:,} bytes of the bus wait"
+            if channel is None:
+                count = 0 if query.version is None else made - query.version
+                what = f"{count:,} versions of the change log wait"
+            if count > 0:
+                before = self._waiting.get(query.name)
+                waiting[query.name] = Waiting(now if before is None else before.since, what)
+        self._waiting, self._reported_at = waiting, now
+        self._ends.append((now, lags))
+        while len(self._ends) > 1 and self._ends[1][0] <= now - STILL_SECONDS:
+            self._ends.popleft()
+
     def report(self) -> None:
         """Measure and write once. A failure is logged and retried with the next report."""
         lags: dict[tuple[Channel, str], LogLag] = {}
@@ -232,6 +284,7 @@ class Reporter(threading.Thread):
             except Exception as error:  # noqa: BLE001 - one failed report must not end the thread
                 _log.warning("the progress of the query %s was not written: %s", query.name, sentence_of(error))
         self.lags = lags
+        self._note(lags)
 
     def _report(self, query: SupervisedQuery) -> dict[tuple[Channel, str], LogLag]:
         channel, progress = query.definition.channel, query.progress

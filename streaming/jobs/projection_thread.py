@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.errors import TableRefused
 from streaming.jobs.spark_errors import sentence_of
+from streaming.movement import STARTING_SECONDS, Motion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,9 +41,14 @@ class ProjectionThread(threading.Thread):
         self._stopped = threading.Event()
         self.error: Exception | None = None
         self.seconds = 0.0
+        self.movement, self._is_writing = Motion(), False
 
     def run(self) -> None:
         """Run a round, rest, repeat; after a failure rest longer each time."""
+        with self.movement.of_this_thread():
+            self._run()
+
+    def _run(self) -> None:
         pause = self._seconds
         while not self._stopped.wait(pause):
             if not self._is_due():
@@ -56,6 +62,8 @@ class ProjectionThread(threading.Thread):
         self._project()
 
     def _project(self) -> bool:
+        self.movement.note()
+        self._is_writing = True
         try:
             self.seconds = self._round()
         except Exception as error:  # noqa: BLE001 - kept for the supervisor of the query, which decides
@@ -63,7 +71,13 @@ class ProjectionThread(threading.Thread):
             self.error = error
         else:
             self.error = None
+        finally:
+            self._is_writing = False
         return self.error is None
+
+    def hangs(self) -> bool:
+        """Return whether a round has committed nothing for long; nothing is seen of what it computes before."""
+        return self._is_writing and self.movement.hangs(limit=STARTING_SECONDS)
 
     def stop(self) -> None:
         """Run a last round, and join the thread."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
 
+from streaming import movement
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.identifiers import Micros
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
@@ -20,6 +21,7 @@ from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.quarantine import reason_kind
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.spark_errors import spark_failure
+from streaming.movement import Motion
 from streaming.settings import AdvancedSettings
 
 if TYPE_CHECKING:
@@ -168,11 +170,9 @@ class QueryRun:
         on_executors: bool,
         checkpoint: Path,
         trigger_seconds: float,
+        moves: Motion | None = None,
     ) -> None:
-        """Start, and wait for the first trigger, so that queries start one after the other.
-
-        Spark gives each new Python reader ten seconds to appear, which may not be enough on a busy machine if all
-        queries start at once.
+        """Start, and wait for the first trigger: Spark gives a new Python reader ten seconds, too few for all at once.
 
         Args:
             name: of the query, of its scheduler pool, and of its folder in the checkpoint.
@@ -183,6 +183,7 @@ class QueryRun:
             checkpoint: the folder of all checkpoints. An earlier one of this query is deleted: only the tables say
                 where reading starts.
             trigger_seconds: pause between micro-batches, 0 for none.
+            moves: notes what the batches have done.
 
         Raises:
             SparkEnded: Spark cannot begin.
@@ -190,10 +191,12 @@ class QueryRun:
         """
         self._name, self._batch, self._applied, self._on_executors = name, batch, applied, on_executors
         self._raised: Exception | None = None
+        self._moves, self._tasks = moves or Motion(), (-1, 0)
         self._reporting, self._reported = Lock(), -1
         _delete(checkpoint / name)
         # Spark's thread of this stream inherits the pool from the thread that starts it.
-        rows.sparkSession.sparkContext.setLocalProperty(POOL, name)
+        self._context = rows.sparkSession.sparkContext
+        self._context.setLocalProperty(POOL, name)
         stream = (
             rows.writeStream.queryName(name)
             .foreachBatch(self._apply)
@@ -217,7 +220,8 @@ class QueryRun:
 
     def _apply(self, frame: DataFrame, _batch_id: int) -> None:
         try:
-            self._applied(self._name, *self._outcome(frame))
+            with self._moves.of_this_thread():
+                self._applied(self._name, *self._outcome(frame))
         except PySparkException:
             raise
         except Exception as error:
@@ -256,6 +260,17 @@ class QueryRun:
                 return None
             self._reported = report.batchId
             return report
+
+    def note_tasks(self) -> None:
+        """Note that the query moves if tasks of Spark have ended since the last call."""
+        tracker = self._context._jsc.sc().statusTracker()  # noqa: SLF001 - PySpark's own shows no job of a stream
+        newest = max(tracker.getJobIdsForGroup(str(self._query.runId)), default=-1)
+        job = tracker.getJobInfo(newest)
+        stages = (tracker.getStageInfo(each) for each in job.get().stageIds()) if job.isDefined() else ()
+        ended = newest, sum(stage.get().numCompletedTasks() for stage in stages if stage.isDefined())
+        if ended != self._tasks:
+            self._moves.note()
+        self._tasks = ended
 
     def stop(self) -> None:
         """Stop between batches: stopping in the middle of one has overflowed the stack of Spark's own thread."""
@@ -334,6 +349,7 @@ class Stopwatch:
 
     def lap(self, stage: str) -> None:
         """End a stage, and begin the next one."""
+        movement.note()
         now = time.perf_counter()
         self.stages[stage] = self.stages.get(stage, 0.0) + now - self._since
         self._since = now

@@ -7,7 +7,7 @@ a wrong configuration, a broken invariant. Knows queries and time, but not what 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
@@ -17,9 +17,11 @@ from streaming.errors import ConfigurationError, ConnectionRefused, NewerFormat,
 from streaming.jobs.incidents import ChangesRun
 from streaming.jobs.queries import QueryRun
 from streaming.jobs.spark_errors import SparkEnded, sentence_of, spark_failure, trace_of
+from streaming.movement import STARTING_SECONDS, STILL_SECONDS, Motion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -34,6 +36,27 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 RECOVERED_AFTER_SECONDS: Final = 300.0
 RUNS_AGAIN_AFTER_SECONDS: Final = 10.0
 NOT_RETRIED: Final = (TableRefused, NewerFormat, ConfigurationError, AssertionError)
+
+
+class Waiting(NamedTuple):
+    """Something that waits for a query: since when, of the monotonic clock, and what it is."""
+
+    since: float
+    what: str
+
+
+@runtime_checkable
+class VersionedBatch(Protocol):
+    """A batch that writes the change log."""
+
+    @property
+    def version(self) -> int:
+        """The newest version of the change log."""
+
+
+def read_mark(places: JobLocations, query: str) -> Path:
+    """Return the file that the workers that read the bus touch."""
+    return places.checkpoint / f"{query}-read"
 
 
 class SupervisedQuery:
@@ -71,6 +94,8 @@ class SupervisedQuery:
         self.last_error: str | None = None
         self.is_lost = self.is_superseded = False
         self.applied: Callable[[str, BatchResult, Mapping[str, float]], None] = lambda *_: None
+        self.movement = Motion()
+        self._read_at: int | None = None
         self._run: QueryRun | ChangesRun | None = None
         self._began = self._again_at = 0.0
         self._pause = FIRST_PAUSE_SECONDS
@@ -109,6 +134,52 @@ class SupervisedQuery:
         return None if behind is None else f"the tables derived by the query {self.name} are not written: {behind}"
 
     @property
+    def is_starting(self) -> bool:
+        """True before its first start, unless that takes too long, or it has failed."""
+        return self._run is None and self.last_error is None and not self.movement.hangs()
+
+    def hangs(self, waiting: Waiting | None) -> str | None:
+        """Say that it does not move though something waits for it, in one sentence; None if it moves, or has nothing.
+
+        Of work on executors and of incidents nothing is seen but ended tasks and commits: so it may take longer.
+        """
+        if self._run is None:
+            return None
+        if self.background is not None and self.background.hangs():
+            still = f"none was committed for {self.background.movement.still_seconds():.0f} s"
+            return f"the writing of the tables derived by the query {self.name} hangs: {still}"
+        self._look_at_reading()
+        is_seen = self.definition.stream is not None and not self._on_executors
+        limit = STILL_SECONDS if is_seen else STARTING_SECONDS
+        if waiting is None or not self.movement.hangs(waiting.since, limit):
+            return None
+        seconds = self.movement.still_seconds(waiting.since)
+        what = f"no row was read or folded and nothing committed for {seconds:.0f} s"
+        return f"the query {self.name} hangs: {waiting.what}, and {what}"
+
+    def note_tasks(self) -> None:
+        """Note that it moves if tasks of Spark have ended since the last call."""
+        if self._run is not None:
+            self._run.note_tasks()
+
+    def _look_at_reading(self) -> None:
+        """Note that it moves if the workers that read the bus have touched their file."""
+        try:
+            read_at = read_mark(self._places, self.name).stat().st_mtime_ns
+        except OSError:
+            return
+        if read_at != self._read_at:
+            self.movement.note()
+        self._read_at = read_at
+
+    @property
+    def version(self) -> int | None:
+        """The newest version of the change log that it has made, or has followed; None for neither."""
+        if self.definition.stream is None:
+            return self._run.version if isinstance(self._run, ChangesRun) else None
+        return self.batch.version if isinstance(self.batch, VersionedBatch) else None
+
+    @property
     def unfinished(self) -> str | None:
         """Unfinished work, in one sentence; None for nothing."""
         if self.is_lost:
@@ -130,6 +201,7 @@ class SupervisedQuery:
 
     def _start(self, spark: SparkSession) -> None:
         self._applied_before = {}  # its last batch may be applied in part, and must be read from the bus again
+        self.movement.begin()
         self._run = self._new_run(spark)
         self._began = time.monotonic()
         if self.background is not None:
@@ -139,7 +211,9 @@ class SupervisedQuery:
         pause = self.definition.trigger_seconds(self._places)
         if self.definition.stream is None:
             path = self._places.tables / PARTITION_CHANGES.name
-            return ChangesRun(self.name, path, self._after, self.batch, self.applied, trigger_seconds=pause)
+            return ChangesRun(
+                self.name, path, self._after, self.batch, self.applied, trigger_seconds=pause, moves=self.movement
+            )
         try:
             rows = self.definition.stream(spark, self._places, self._settings, self.progress)
         except PySparkException as error:  # Spark starts a Python worker to get the schema
@@ -152,6 +226,7 @@ class SupervisedQuery:
             on_executors=self._on_executors,
             checkpoint=self._places.checkpoint,
             trigger_seconds=pause,
+            moves=self.movement,
         )
 
     def check(self, spark: SparkSession) -> None:

@@ -1,4 +1,7 @@
-"""HTTP of a program about its work: its own metrics at ``/metrics``, ``/-/healthy``, and links to both at ``/``."""
+"""HTTP of a program about its work: its own metrics at ``/metrics``, ``/-/healthy``, ``/-/ready``, links at ``/``.
+
+``/-/healthy`` is for what restarts a program that hangs, ``/-/ready`` for what waits until it has caught up.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,7 @@ class StatusServer:
         program: str,
         prefix: str,
         healthy: str,
+        unready: Callable[[], list[str]] | None = None,
         protected: Protection | None = None,
     ) -> None:
         """Serve on sockets.
@@ -56,15 +60,17 @@ class StatusServer:
             program: the name of the command.
             prefix: of the names of its metrics.
             healthy: what is so while there are no problems.
+            unready: returns one sentence for each thing that it lacks to be up to date; None: ``problems`` does.
             protected: the web configuration file, as it is now.
         """
-        self._registry, self._problems = registry, problems
+        self._registry, self._problems, self._unready = registry, problems, unready or problems
         self._program, self._healthy = program, healthy
         routes = [
             Route("/", self._index),
             Route("/metrics", self._metrics),
             Route("/-/healthy", self._health),
             Route("/healthz", self._health),
+            Route("/-/ready", self._ready),
         ]
         server = WebServer(
             Starlette(routes=routes), opened, protected, most_connections=connection_limit(MOST_CONNECTIONS)
@@ -86,11 +92,16 @@ class StatusServer:
         problems = self._problems()
         return lines_response(problems or [self._healthy], 503 if problems else 200)
 
+    def _ready(self, _: Request) -> Response:
+        lacks = self._unready()
+        return lines_response(lacks or [f"isrwatch {self._program} is ready"], 503 if lacks else 200)
+
     def _index(self, _: Request) -> Response:
         problems = self._problems()
         links = {
             "/metrics": "metrics of this program itself, for Prometheus",
             "/-/healthy": f"200 while {self._healthy}, else 503",
+            "/-/ready": "200 while it is up to date, else 503",
         }
         state = [sentence(problem, is_good=False) for problem in problems] or [sentence(self._healthy, is_good=True)]
         return HTMLResponse(document(f"isrwatch {self._program}", *state, link_list(links)))

@@ -5,6 +5,7 @@ And the collector's own page: what each source reported, whether it answers, and
 
 from __future__ import annotations
 
+import threading
 import time
 import urllib.request
 from contextlib import ExitStack, closing
@@ -18,9 +19,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.bus.log import RemovedBytes
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.movement import STILL_SECONDS, Motion
 from streaming.runtime.listening import address_of, listen
 from streaming.sources import source
 from streaming.sources.collector.collector import Collector, Collectors
+from streaming.sources.collector.separate import SeparateCollector
+from streaming.sources.protocol.addresses import Peers
 from streaming.web.status import StatusServer
 from tests.sources.test_collector import (
     PATIENCE,
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streaming.bus.directory import DirectoryPublisher
+    from streaming.contracts.identifiers import Micros
     from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
 
@@ -261,3 +266,37 @@ def test_it_is_healthy_while_one_of_both_reads_partition_state_and_else_says_why
 
 def test_a_source_that_orders_nothing_makes_nobody_unhealthy(page: Any) -> None:
     assert page(collected(Scripted("simulated:a", beats("simulated:a", 1))))("/-/healthy")[0] == 200
+
+
+def test_a_source_that_hangs_makes_its_collector_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, now = threading.Event(), [1000.0]
+
+    class Hanging(Primary):
+        def poll(self, at: Micros) -> Sequence[Observation]:
+            if now[0] > 1000:
+                released.wait(30)
+            return super().poll(at)
+
+    monkeypatch.setattr("streaming.sources.collector.metrics.Motion", lambda: Motion(lambda: now[0]))
+    collector = Collector([Hanging("log:a")], ListBus)
+    with running(collector):
+        until(lambda: collector.metrics.movements["log:a"].has_moved)
+        assert collector.metrics.hanging() == []
+        now[0] += STILL_SECONDS + 1
+        until(lambda: len(collector.problems()) > 0)
+        assert collector.problems()[0] == "log:a hangs: no answer came, and nothing was read or written, for 61 s"
+        released.set()
+        until(lambda: not collector.metrics.hanging())
+
+
+def test_a_process_that_reports_nothing_hangs() -> None:
+    def hanging(_: object) -> Sequence[Source]:
+        raise AssertionError
+
+    apart = SeparateCollector(hanging, ListBus, cluster="a", name="samples:a", peers=Peers(), report=print)  # type: ignore[arg-type]  # is never opened
+    assert apart.problems() == []
+    now = 1000.0
+    apart._movement = Motion(lambda: now)
+    apart._movement.note()
+    now += STILL_SECONDS + 1
+    assert apart.problems() == ["samples:a hangs: its process has reported nothing for 61 s"]

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from streaming import movement
 from streaming.delta.store.objects import StoreError, delete, get, head, names_below
 from streaming.delta.store.place import options_of
 from streaming.errors import ConfigurationError, IsrwatchError, TableRefused, TableUnreadable
@@ -117,7 +118,9 @@ def read_file(path: Place, file: str, columns: Sequence[str] | None = None) -> p
         TableUnreadable: it is damaged or missing.
     """
     with reading(str(path)):
-        return _parquet(path, file).read(None if columns is None else list(columns))
+        rows = _parquet(path, file).read(None if columns is None else list(columns))
+    movement.note()
+    return rows
 
 
 def read_versions(path: Place, file: str, after: int, upto: int, columns: Sequence[str] | None = None) -> pa.Table:
@@ -130,7 +133,10 @@ def read_versions(path: Place, file: str, after: int, upto: int, columns: Sequen
         TableUnreadable: it is damaged or missing.
     """
     with reading(str(path)), _parquet(path, file) as parquet:
-        pieces = [_of_versions(piece, after, upto) for piece in parquet.iter_batches(_ROWS_AT_ONCE, columns=columns)]
+        pieces = []
+        for piece in parquet.iter_batches(_ROWS_AT_ONCE, columns=columns):
+            pieces.append(_of_versions(piece, after, upto))
+            movement.note()
         return pa.Table.from_batches(pieces, None if pieces else parquet.schema_arrow)
 
 

@@ -41,6 +41,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from streaming import movement
 from streaming.delta.log.commit import DataFile, Layout, entry, removed, transactions_in, written
 from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROPERTY, create_or_upgrade
 from streaming.delta.log.storage import table_at, writing
@@ -242,6 +243,7 @@ class Writer:
                     each["path"]: DataFile(each["path"], each["size"], each["partitionValues"]) for each in adds
                 }
             announce(self.path, self._version)
+            movement.note()
             if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:
                 with suppress(DeltaError, OSError):  # until the next checkpoint readers read more entries
                     self.table.create_checkpoint()
@@ -284,6 +286,7 @@ class Writer:
             table.load_as_version(expected)
         self._took_over()
         announce(self.path, self._version)
+        movement.note()
 
     def files(self) -> dict[str, DataFile]:
         """Return the data files of the version, by name in the log."""

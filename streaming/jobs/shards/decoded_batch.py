@@ -31,6 +31,7 @@ from streaming.jobs.streams.left_out_blocks import (
     new_run,
     run_with,
 )
+from streaming.movement import noted
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -210,7 +211,7 @@ class _BatchReading:
     def _rows(self, source: str, rows: pa.Table) -> Iterator[_Row | RepeatedRun]:
         """Yield each row; for blocks that were left out, their run or each of them."""
         columns = [rows[name].to_pylist() for name in ("position", "payload", "damage", "left_out", "log_id")]
-        for position, payload, damage, blocks, log_id in zip(*columns, strict=True):
+        for position, payload, damage, blocks, log_id in noted(zip(*columns, strict=True)):
             if blocks is None:
                 yield position, payload, damage, log_id
                 continue

@@ -54,6 +54,7 @@ from streaming.jobs.shards.reading import Task, TaskResult, read_rows
 from streaming.jobs.shards.rounds import Rounds, merged
 from streaming.jobs.shards.workers import InDriver, Keeper, Worker, Workers
 from streaming.jobs.streams.sample_columns import columns_of, from_stream, schema_of
+from streaming.movement import noted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -105,7 +106,7 @@ def read_samples(rows: pa.Table) -> Samples:
     samples: dict[type[Observation], list[Observation | pa.Table]] = defaultdict(list)
     refused: list[RefusedRecord] = []
     columns = (rows[name].to_pylist() for name in ("source", "log_id", "position", "payload", "damage", "samples"))
-    for source, log_id, position, payload, damage, stream in zip(*columns, strict=True):
+    for source, log_id, position, payload, damage, stream in noted(zip(*columns, strict=True)):
         try:
             kind, read = _read(payload, damage) if stream is None else from_stream(stream)
         except InvalidObservation as reason:

@@ -48,6 +48,7 @@ from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons
 from streaming.jobs.shards.decoded_batch import RepeatedBlocks, decode_batch
 from streaming.jobs.shards.reading import Task, TaskResult, read_rows
 from streaming.jobs.shards.workers import InDriver, Keeper, OnExecutors, Worker, packed, ran
+from streaming.movement import noted
 from streaming.runtime.memory import never_collected
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class Shard(Keeper[ShardTask]):
         self.prepare(task, {observed.cluster_id for observed in decoded.observations})
         state = self.held.state
         state.load(set(_topics_of(decoded.observations, state.topic_ids)))
-        folded = without_expired(state, fold(state, decoded.observations))
+        folded = without_expired(state, fold(state, noted(decoded.observations)))
         watch.lap("fold")
         news = missing(task.tables, Channel.REPLICATION, decoded.refused)
         self.refused.update(record.source for record in news)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, pairwise
@@ -73,10 +74,12 @@ def bus_stream(  # noqa: PLR0913 - what a reader is given
     max_bytes: int,
     *,
     repeated: Path | None = None,
+    moved: Path | None = None,
     wait_seconds: float = DEFAULT_WAIT_SECONDS,
 ) -> DataFrame:
     """Return the records of a channel, in a session that knows the format; arguments as :class:`BusStreamReader`."""
-    given = [str(directory), channel, starts, max_bytes, None if repeated is None else str(repeated), wait_seconds]
+    files = [None if each is None else str(each) for each in (repeated, moved)]
+    given = [str(directory), channel, starts, max_bytes, *files, wait_seconds]
     return spark.readStream.format(FORMAT).option(_GIVEN, json.dumps(given)).load()
 
 
@@ -94,13 +97,14 @@ class BusDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> BusStreamReader:  # noqa: ARG002, N802 - Spark's signature
         """Return a reader for what :func:`bus_stream` was given."""
-        directory, channel, starts, max_bytes, repeated, wait_seconds = json.loads(self.options[_GIVEN])
+        directory, channel, starts, max_bytes, repeated, moved, wait_seconds = json.loads(self.options[_GIVEN])
         return BusStreamReader(
             Path(directory),
             Channel(channel),
             {source: LogPosition(*at) for source, at in starts.items()},
             max_bytes,
             repeated=None if repeated is None else Path(repeated),
+            moved=None if moved is None else Path(moved),
             wait_seconds=wait_seconds,
         )
 
@@ -116,6 +120,7 @@ class BusStreamReader(DataSourceStreamReader):
         max_bytes: int,
         *,
         repeated: Path | None = None,
+        moved: Path | None = None,
         wait_seconds: float = DEFAULT_WAIT_SECONDS,
     ) -> None:
         """Begin.
@@ -126,12 +131,13 @@ class BusStreamReader(DataSourceStreamReader):
             starts: where to begin by source; other logs begin at their oldest record.
             max_bytes: limit of one batch.
             repeated: file with the digests of blocks to leave out (``left_out_blocks``); without it all are read.
+            moved: a file whose time shows when rows were read last; None for none.
             wait_seconds: how long an empty batch waits for new records; 0 for a query with a trigger interval.
         """
         self._bus = DirectoryReader(directory)
         self._channel = channel
         self._max_bytes = max_bytes
-        self._repeated = repeated
+        self._repeated, self._moved = repeated, moved
         self._wait_seconds = wait_seconds
         self._starting = dict(starts)
         # Ends of the last planned batch, which must be in the same logs when the next one is planned.
@@ -179,7 +185,14 @@ class BusStreamReader(DataSourceStreamReader):
                 rows: Iterator[BusRow] = published.leave_out(items)
             else:
                 rows = in_columns(items) if self._channel is Channel.SAMPLES else items
-            yield from arrow_batches(piece.source, rows, piece.log_id)
+            for batch in arrow_batches(piece.source, rows, piece.log_id):
+                yield batch
+                self._note_read()
+
+    def _note_read(self) -> None:
+        if self._moved is not None:
+            with suppress(OSError):  # it is for the health check alone
+                self._moved.touch()
 
     def commit(self, end: dict[str, int]) -> None:
         """Do nothing: ``SupervisedQuery.delete_applied`` deletes, because the tables may lag behind the checkpoint."""

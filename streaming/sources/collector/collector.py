@@ -57,7 +57,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from prometheus_client import CollectorRegistry
 
-from streaming import system_errors
+from streaming import movement, system_errors
 from streaming.contracts.observations import Channel
 from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
 from streaming.sources.collector.metrics import CollectorMetrics, MergedMetrics, source_up
@@ -109,6 +109,9 @@ class CompanionCollector(Protocol):
     def wait(self) -> None:
         """Wait until its sources are closed."""
 
+    def problems(self) -> list[str]:
+        """List what hangs in it."""
+
     def collect(self) -> Iterable[Metric]:
         """Return its metrics."""
 
@@ -148,7 +151,6 @@ class Collector:
     ) -> None:
         self.names = [*(source.name for source in sources), *(other.name for other in companions)]
         self.metrics = CollectorMetrics(sources, cluster)
-        self.problems = self.metrics.problems
         self.registry = CollectorRegistry()
         self.registry.register(MergedMetrics(lambda: [self.metrics.registry, *companions]))
         self._companions = companions
@@ -161,6 +163,10 @@ class Collector:
         self._threads = [
             threading.Thread(target=self._run, args=(source,), name=source.name, daemon=True) for source in sources
         ]
+
+    def problems(self) -> list[str]:
+        """List why no partition state is read now, empty while a source reads it, and what hangs."""
+        return [*self.metrics.problems(), *chain.from_iterable(other.problems() for other in self._companions)]
 
     @property
     def is_running(self) -> bool:
@@ -198,7 +204,8 @@ class Collector:
         try:
             publisher = self._open_publisher()
             try:
-                self._poll_until_stopped(source, publisher)
+                with self.metrics.movements[source.name].of_this_thread():
+                    self._poll_until_stopped(source, publisher)
             finally:
                 source.close()
                 publisher.close()
@@ -211,6 +218,7 @@ class Collector:
         refusals, said, jumps = 0, set[str](), ClockJumps(self._clock)
         while not self._stopping.is_set():
             began = time.monotonic()
+            movement.note()
             self._answer_jump(source, jumps.take())
             try:
                 observations = source.poll(self._clock())
@@ -258,6 +266,7 @@ class Collector:
                     self._report(f"{source.name}: {refusal}; trying again")
                 if self._stopping.wait(_PAUSES[min(refusals, len(_PAUSES) - 1)]):
                     return False
+                movement.note()
                 refusals += 1
                 continue
             if refusals:
@@ -355,7 +364,7 @@ class Collectors:
         """List why no cluster is read now; empty while one is, because a restart would interrupt that one, too."""
         failures, running = self._state()
         of_each = [[f"{name}: {why}"] for name, why in failures.items()]
-        of_each += [[f"{name}: {why}" for why in each.metrics.problems()] for name, each in running.items()]
+        of_each += [[f"{name}: {why}" for why in each.problems()] for name, each in running.items()]
         return sorted(chain.from_iterable(of_each)) if all(of_each) else []
 
     def _run(self, name: str, open_collector: OpenCollector) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 from prometheus_client.registry import Collector as MetricFamilies
 
+from streaming.movement import Motion
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
@@ -86,6 +88,7 @@ class CollectorMetrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, unused
         self.registry = CollectorRegistry()
         self._refusals: dict[str, str] = {}
+        self.movements = {source.name: Motion() for source in sources}
         self._sources, self._cluster = sources, cluster
         ours: dict[str, Any] = {"labelnames": SOURCE, "registry": self.registry}
         self._observations = Counter(f"{PREFIX}observations", "Observations that were published.", **ours)
@@ -129,8 +132,19 @@ class CollectorMetrics:
         self._up.labels(self._cluster, source.name).set(0)
         self._refused.labels(self._cluster, source.name).inc()
 
+    def hanging(self) -> list[str]:
+        """List the sources that neither got an answer nor read nor wrote anything for long: polls end in a second."""
+        return [
+            f"{name} hangs: no answer came, and nothing was read or written, for {work.still_seconds():.0f} s"
+            for name, work in self.movements.items()
+            if work.hangs()
+        ]
+
     def problems(self) -> list[str]:
-        """List why no partition state is read now; empty while a source reads it."""
+        """List why no partition state is read now, empty while a source reads it, and which sources hang."""
+        return [*self.hanging(), *self._unread()]
+
+    def _unread(self) -> list[str]:
         possible = [source for source in self._sources if isinstance(source, OrderingSource)]
         up = [source for source in possible if source.is_primary and source.name not in self._refusals]
         if up or not possible:

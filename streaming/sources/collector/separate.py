@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector as MetricFamilies
 
+from streaming.movement import Motion
 from streaming.sources.collector.collector import Collector, join, sentence_of
 from streaming.sources.collector.metrics import source_up
 from streaming.sources.source import RestartPauses
@@ -45,10 +46,11 @@ class ConnectedSource(Protocol):
 
 
 class ProcessCounts(NamedTuple):
-    """Counts of the process so far: its metrics, and counts of its connections by address."""
+    """Counts of the process so far: its metrics, counts of its connections by address, and its sources that hang."""
 
     families: list[Metric]
     connections: dict[str, dict[str, int]]
+    hanging: list[str]
 
 
 class EndReason(NamedTuple):
@@ -83,6 +85,7 @@ class SeparateCollector(MetricFamilies):
         self._opens, self._cluster, self._report = (open_sources, open_publisher), cluster, report
         self._stopping = threading.Event()
         self._families: list[Metric] = self._not_up()
+        self._movement, self._hanging = Motion(), list[str]()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -97,6 +100,12 @@ class SeparateCollector(MetricFamilies):
         """Wait until its sources are closed."""
         join(self._thread)
 
+    def problems(self) -> list[str]:
+        """List what hangs: its sources, or the whole process, which reports each second."""
+        if self._movement.hangs():
+            return [f"{self.name} hangs: its process has reported nothing for {self._movement.still_seconds():.0f} s"]
+        return self._hanging
+
     def collect(self) -> Iterator[Metric]:
         """Return its metrics, of at most a second ago."""
         yield from self._families
@@ -106,7 +115,8 @@ class SeparateCollector(MetricFamilies):
         while not self._stopping.is_set():
             began = time.monotonic()
             reason = self._reason_of_end()
-            self._families = self._not_up()
+            self._families, self._hanging = self._not_up(), []
+            self._movement.begin()
             if self._stopping.is_set():
                 return
             seconds = pauses.after(time.monotonic() - began)
@@ -121,6 +131,7 @@ class SeparateCollector(MetricFamilies):
             target=collect_apart, args=(theirs, *self._opens, self._cluster), name=self.name, daemon=True
         )
         process.start()
+        self._movement.begin()
         theirs.close()
         counted: dict[str, dict[str, int]] = {}
         reason = ""
@@ -129,8 +140,9 @@ class SeparateCollector(MetricFamilies):
                 if not ours.poll(_REPORT_SECONDS / 2):
                     continue
                 message = ours.recv()
+                self._movement.note()
                 if isinstance(message, ProcessCounts):
-                    self._families = message.families
+                    self._families, self._hanging = message.families, message.hanging
                     self._peers.add(message.connections, before=counted)
                     counted = message.connections
                 elif isinstance(message, EndReason):
@@ -168,7 +180,7 @@ def collect_apart(
         with suppress(OSError):
             while collector.is_running and not pipe.poll(_REPORT_SECONDS):
                 connections = {address: counts for each in peers for address, counts in each.counts().items()}
-                send(ProcessCounts([*collector.registry.collect()], connections))
+                send(ProcessCounts([*collector.registry.collect()], connections, collector.metrics.hanging()))
         collector.stop()
         collector.wait()
     except Exception as failure:  # noqa: BLE001 - whatever it is, the other process says it

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
+from streaming import movement
 from streaming.contracts import records
 from streaming.contracts.identifiers import Micros, Offset
 from streaming.errors import InvalidObservation
@@ -82,6 +83,7 @@ def decode(batch: EncodedBatch) -> records.RecordBatch:
 
     Its bytes are then cut after the header, because the rest may contain credentials.
     """
+    movement.note()
     attributes, _, base_time, max_time, *_ = _HEADER.unpack_from(batch.data, _PREFIX.size)
     decoded: tuple[records.MetadataRecord, ...]
     try:

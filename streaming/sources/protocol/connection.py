@@ -20,6 +20,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
+from streaming import movement
 from streaming.errors import ConfigurationError, ConnectionRefused, InvalidObservation
 from streaming.sources.protocol.addresses import Peer, Peers
 from streaming.sources.protocol.primitives import INT32, ByteReader
@@ -361,6 +362,7 @@ class Connection:
             if not received:
                 raise ConnectionError("end of stream")
             filled += received
+            movement.note()
         return bytes(data)
 
     def _ask_versions(self) -> dict[int, tuple[int, int]]:

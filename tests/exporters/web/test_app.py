@@ -30,6 +30,7 @@ from exporters.web.landing import LONGEST_LIST
 from exporters.web.negotiation import prefers_openmetrics
 from exporters.web.server import OPTION, Endpoints, serving
 from streaming.errors import ConfigurationError
+from streaming.movement import STILL_SECONDS, Motion
 from streaming.runtime.listening import listen, listen_all
 from streaming.settings import ExportSettings
 from streaming.web.server import SECURITY_HEADERS
@@ -323,6 +324,37 @@ def test_an_exporter_that_stopped_reading_is_not_healthy(live_cluster: Any) -> N
     refresher.stop()
     refresher.join()
     assert asyncio.run(endpoints.healthy(REQUEST)).status_code == 503
+
+
+def test_an_exporter_whose_refresh_hangs_is_not_healthy_until_it_ends(
+    live_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, released, hanging = 1000.0, threading.Event(), threading.Event()
+
+    class Hanging(TablesReader):
+        def refresh(self) -> ReplicationSnapshot:
+            if hanging.is_set():
+                released.wait(30)
+            return super().refresh()
+
+    monkeypatch.setattr("exporters.read_model.refresher.Motion", lambda: Motion(lambda: now))
+    refresher = Refresher(Hanging(live_cluster.directory), 0.01, "1.2.3")
+    endpoints = Endpoints(refresher, 60.0)
+    refresher.start()
+    try:
+        wait_until(lambda: refresher.snapshot.version == 2)
+        hanging.set()
+        wait_until(lambda: refresher._is_refreshing)
+        now += STILL_SECONDS + 1
+        wait_until(lambda: asyncio.run(endpoints.healthy(REQUEST)).status_code == 503)
+        text = asyncio.run(endpoints.healthy(REQUEST)).body.decode()
+        assert text == f"reading the tables in {live_cluster.directory} hangs: no file was read for 61 s\n"
+        released.set()
+        wait_until(lambda: asyncio.run(endpoints.healthy(REQUEST)).status_code == 200)
+    finally:
+        released.set()
+        refresher.stop()
+        refresher.join()
 
 
 @pytest.mark.prometheus

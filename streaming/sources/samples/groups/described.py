@@ -36,7 +36,7 @@ NO_GROUP: Final = f"{PROBE_PREFIX}group"
 """A group that does not exist: where it may not be described, others may be hidden."""
 GROUP_AUTHORIZATION_FAILED: Final = 30
 LIST_GROUPS: Final = 16
-_LIST_NEWEST: Final = 5
+LIST_NEWEST: Final = 5
 _TYPES_SINCE: Final = 5
 _NO_FILTERS: Final = {4: b"\1\0", 5: b"\1\1\0"}  # of states and types: empty arrays, and no tagged fields
 _CONSUMER_CLIENTS: Final = "consumer"  # the type of a classic group whose assignments are those of consumers
@@ -78,7 +78,7 @@ def list_groups(connection: Connection) -> dict[str, DescribedGroup]:
     Raises:
         ConnectionRefused: it does not respond, or is still loading its groups.
     """
-    version = connection.newest(LIST_GROUPS, _LIST_NEWEST, "ListGroups")
+    version = connection.newest(LIST_GROUPS, LIST_NEWEST, "ListGroups")
     if version not in _NO_FILTERS:
         raise NodeTooOld(f"{connection.address} lists its groups as brokers before Kafka 2.6 do: they are not read")
     response: RawResponse[tuple[int, dict[str, DescribedGroup]]] = RawResponse(
@@ -141,7 +141,7 @@ class _Api(NamedTuple):
 
 
 def _described(connection: Connection, protocol: str, names: Iterable[str]) -> tuple[Description, ...]:
-    api = _APIS.get(protocol)
+    api = APIS.get(protocol)
     version = -1 if api is None else connection.newest(api.key, api.newest)
     if api is None or version < api.oldest:
         return ()
@@ -276,7 +276,7 @@ def _owners(members: Iterable[tuple[str, Share]]) -> Owners:
     return owners
 
 
-_APIS: Final[dict[str, _Api]] = {
+APIS: Final[dict[str, _Api]] = {
     CLASSIC: _Api(15, 5, 6, _classic),
     "consumer": _Api(69, 0, 1, _consumer),
     SHARE: _Api(77, 1, 1, _sharing),
