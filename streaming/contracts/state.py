@@ -246,7 +246,7 @@ PARTITION_STATE: Final = state_columns(PartitionState, identity=5)
 BROKER_STATE: Final = state_columns(BrokerState, identity=3)
 _OF_CLUSTER: Final = state_columns(ClusterState, identity=2)
 # Delta adds a new field of a struct behind all others: here a column that is new since the last two.
-_LATE: Final = 2  # fields of a cluster that are younger than the columns beside them
+_LATE: Final = 2  # so many of them
 CLUSTER_STATE: Final = (*_OF_CLUSTER[:-_LATE], TOPIC_MIN_ISR, DISKLESS_TOPICS, *_OF_CLUSTER[-_LATE:])
 SOURCE_STATE: Final = state_columns(SourceState, identity=4)
 SOURCE_LAG: Final = state_columns(SourceLag)

@@ -57,7 +57,7 @@ class SecuredListener:
 
 
 class Shown(NamedTuple):
-    """What a hello has shown: when the first certificate of the chain ends, or why none was seen."""
+    """The answer to a hello: when the first certificate of the chain ends, or why none was seen."""
 
     ends_at: float | None
     why_unseen: str = ""
@@ -80,8 +80,8 @@ def hello(address: Address) -> Shown:
     except ConnectionRefused as refusal:
         return Shown(None, str(refusal))
     with closing(race):
-        while (found := race.next()) is not None:
-            plain, place = found
+        while (connected := race.next()) is not None:
+            plain, place = connected
             shown = _begun(plain, address, race.share or SECONDS)
             if shown.ends_at is not None:
                 return shown
@@ -117,7 +117,7 @@ def look_at(listeners: Iterable[SecuredListener]) -> dict[SecuredListener, Shown
 
 
 class Configured(NamedTuple):
-    """What brokers have configured, and why those of some are unknown."""
+    """The listeners that brokers have configured, and why those of some brokers are unknown."""
 
     end_points: dict[tuple[str, int], tuple[EndPoint, ...]]
     unknown: dict[int, str]
@@ -137,7 +137,7 @@ def configured(settings: Settings, peers: Peers | None = None, silent: Collectio
     except (ConfigurationError, ConnectionRefused):
         return Configured({}, {})
     unknown = {node: f"{address} does not respond" for node, address in brokers.items() if address in silent}
-    found, of_controllers = dict[tuple[str, int], tuple[EndPoint, ...]](), ""
+    end_points, of_controllers = dict[tuple[str, int], tuple[EndPoint, ...]](), ""
 
     def ask(node: int, address: Address) -> tuple[int, dict[str, str] | str]:
         try:
@@ -151,9 +151,9 @@ def configured(settings: Settings, peers: Peers | None = None, silent: Collectio
             if isinstance(answer, str):
                 unknown[node] = answer
             else:
-                found["broker", node] = registered(answer)
+                end_points["broker", node] = registered(answer)
                 of_controllers = _protocol_of_controllers(answer) or of_controllers
-    return Configured(found | _of_controllers(bootstrap.quorum, of_controllers), unknown)
+    return Configured(end_points | _of_controllers(bootstrap.quorum, of_controllers), unknown)
 
 
 def _of_broker(dial: Dial, node: int, address: Address) -> dict[str, str]:
@@ -270,11 +270,9 @@ class CertificateWatch:
 def in_words(one: SecuredListener, shown: Shown) -> str:
     """Say that a certificate is unseen, or has ended."""
     if shown.ends_at is None:
-        return f"the certificate of {one} is unseen, so nobody knows until when it holds: {shown.why_unseen}"
+        return f"the certificate of {one} is unseen, and until when it holds is unknown: {shown.why_unseen}"
     date = time.strftime("%Y-%m-%d", time.gmtime(shown.ends_at))
     return f"the certificate of {one} ended on {date}: {NO_RESTART}"
 
 
-NO_RESTART: Final = (
-    "renew it, and restart no broker or controller before: connections that are open go on, new ones are refused"
-)
+NO_RESTART: Final = "renew it, and restart no broker or controller before: open connections last, new ones are refused"

@@ -154,7 +154,7 @@ _COUNTERS: Final = {
     "errors": "Connections and requests that failed, and logins that were refused.",
     "throttled_ms": "Seconds for which a node was to read nothing of us, because of a quota (KIP-219).",
 }
-_NAMED: Final = {"throttled_ms": ("throttled_seconds", 1_000)}
+_IN_SECONDS: Final = {"throttled_ms": ("throttled_seconds", 1_000)}
 """Counters of another name and unit than their counts."""
 
 
@@ -229,8 +229,8 @@ class ConnectionMetrics(Collector):
         for address, peer in self._peers.all().items():
             sums[node_of.get(address, address)].update({name: getattr(peer, name) for name in _COUNTERS})
         for name, meaning in _COUNTERS.items():
-            named, unit = _NAMED.get(name, (name, 1))
-            counter = CounterMetricFamily(f"{PREFIX}connection_{named}", meaning, labels=NODE)
+            metric, unit = _IN_SECONDS.get(name, (name, 1))
+            counter = CounterMetricFamily(f"{PREFIX}connection_{metric}", meaning, labels=NODE)
             for node, counts in sums.items():
                 counter.add_metric([self._cluster, node], counts[name] / unit)
             yield counter

@@ -238,8 +238,8 @@ class Connection:
         places = resolved(self.address, CONNECT_SECONDS)
         until = time.monotonic() + 2 * CONNECT_SECONDS
         with closing(Race(places, first=self._peer.place)) as race:
-            while (found := race.next()) is not None:
-                plain, place = found
+            while (connected := race.next()) is not None:
+                plain, place = connected
                 share = race.share
                 self._greeted_until = NEVER if share is None else time.monotonic() + share
                 try:
@@ -295,7 +295,7 @@ class Connection:
         return secured
 
     def _is_hung_up(self) -> bool:
-        """Return whether the node has closed the connection, or sent what nobody asked for, while nothing was asked."""
+        """Return whether the node has closed the connection, or sent anything, while nothing was asked."""
         if self._is_closed:
             raise ConnectionRefused(f"{self.address}: the connection is closed")
         try:
@@ -313,7 +313,7 @@ class Connection:
         self._open()
 
     def _renew_session(self) -> None:
-        """Log in again on this connection, which goes on (KIP-368); where that fails, on another one.
+        """Log in again on this connection, which remains (KIP-368); where that fails, on another one.
 
         While no new token is to be had, the session is used to its end.
         """
@@ -423,7 +423,7 @@ class Session(NamedTuple):
     renewed_at: float
     ends_at: float
     is_too_short: bool = False
-    """A broker lets nobody log in twice within a second on one connection."""
+    """A broker lets no client log in twice within a second on one connection."""
 
     @classmethod
     def of(cls, began: float, seconds: float) -> Session:

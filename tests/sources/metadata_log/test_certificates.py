@@ -151,7 +151,7 @@ def test_the_listeners_of_the_log_are_watched_with_name_and_node_and_one_that_is
     assert len(unseen) == 1
     assert 'node="4"' in unseen[0]
     (line,) = lines
-    assert line.startswith("the certificate of listener REPLICATION of broker 4 at 127.0.0.1:1 is unseen, so nobody kn")
+    assert line.startswith("the certificate of listener REPLICATION of broker 4 at 127.0.0.1:1 is unseen, and until w")
     watch.round()
     assert lines == [line]
 
