@@ -23,7 +23,7 @@ from kafka.protocol.sasl import (
 from streaming.errors import ConfigurationError, ConnectionRefused, InvalidObservation
 from streaming.sources.protocol.addresses import Peer, Peers
 from streaming.sources.protocol.primitives import INT32, ByteReader
-from streaming.sources.protocol.sockets import CONNECT_SECONDS, Race, in_one_sentence, resolved
+from streaming.sources.protocol.sockets import CONNECT_SECONDS, Race, begin_with, first_of, in_one_sentence, resolved
 from streaming.sources.protocol.tls import end_of_chain
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ class Connection:
         address: of the node.
         features: the levels of the cluster's features that the node knows, as ``metadata.version``; none of ZooKeeper.
         muted_until: until when the node reads nothing of this connection, because of a quota (KIP-219); monotonic.
+        after_reopening: is called when it has connected again, before anything is asked: another node may be there.
 
     Args:
         address: of the node.
@@ -144,6 +145,7 @@ class Connection:
         self.address = address
         self.features: dict[str, int] = {}
         self.muted_until = 0.0
+        self.after_reopening: Callable[[], object] = lambda: None
         self._security, self._peer = security, peer or Peer()
         self._correlation, self._is_closed = 0, False
         self._response_seconds, self._greeted_until = response_seconds, NEVER
@@ -237,7 +239,7 @@ class Connection:
         self.muted_until, self._session = 0.0, NO_SESSION
         places = resolved(self.address, CONNECT_SECONDS)
         until = time.monotonic() + 2 * CONNECT_SECONDS
-        with closing(Race(places, first=self._peer.place)) as race:
+        with closing(Race(places, first=first_of(self.address))) as race:
             while (connected := race.next()) is not None:
                 plain, place = connected
                 share = race.share
@@ -249,11 +251,12 @@ class Connection:
                 except ConnectionRefused as refusal:
                     race.failures[place] = str(refusal)
                 else:
-                    self._greeted_until, self._peer.place = NEVER, str(place)
+                    self._greeted_until = NEVER
+                    begin_with(self.address, str(place))
                     return
                 if time.monotonic() > until:
                     break
-            self._peer.place = race.upcoming
+            begin_with(self.address, race.upcoming)
             raise ConnectionRefused(in_one_sentence(self.address, race.failures))
 
     def _greet(self, plain: socket.socket) -> None:
@@ -311,6 +314,7 @@ class Connection:
         """Connect again."""
         self._socket.close()
         self._open()
+        self.after_reopening()
 
     def _renew_session(self) -> None:
         """Log in again on this connection, which remains (KIP-368); where that fails, on another one.

@@ -58,6 +58,7 @@ class _Lookup:
 
 _lookups: Final[dict[Address, _Lookup]] = {}
 _remembered: Final[dict[Address, tuple[float, list[Place]]]] = {}
+_first: Final[dict[Address, str]] = {}
 _looking_up: Final = threading.Lock()
 
 
@@ -120,6 +121,18 @@ def _look_up(address: Address, lookup: _Lookup) -> None:
 def _places(address: Address) -> list[Place]:
     answers = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     return [Place(int(family), int(kind), protocol, at) for family, kind, protocol, _, at in answers]
+
+
+def first_of(address: Address) -> str:
+    """Return the address of a name to begin with: of all connections of this process the one that worked last."""
+    return _first.get(address, "")
+
+
+def begin_with(address: Address, at: str) -> None:
+    """Begin with an address of a name next time."""
+    if len(_first) >= _MOST_NAMES:
+        _first.clear()
+    _first[address] = at
 
 
 def _is_literal(host: str) -> bool:
