@@ -245,9 +245,9 @@ def state_columns(state: type[Any], identity: int = 0) -> tuple[Column, ...]:
 PARTITION_STATE: Final = state_columns(PartitionState, identity=5)
 BROKER_STATE: Final = state_columns(BrokerState, identity=3)
 _OF_CLUSTER: Final = state_columns(ClusterState, identity=2)
-# Delta adds a new field of a struct behind all others: here a column that is new since the last two.
-_LATE: Final = 2  # so many of them
-CLUSTER_STATE: Final = (*_OF_CLUSTER[:-_LATE], TOPIC_MIN_ISR, DISKLESS_TOPICS, *_OF_CLUSTER[-_LATE:])
+# Delta adds a new field of a struct behind all others: here columns that are new since the two between them.
+_NEWER: Final = ClusterState._fields.index("metadata_log_since") - 2
+CLUSTER_STATE: Final = (*_OF_CLUSTER[:_NEWER], TOPIC_MIN_ISR, DISKLESS_TOPICS, *_OF_CLUSTER[_NEWER:])
 SOURCE_STATE: Final = state_columns(SourceState, identity=4)
 SOURCE_LAG: Final = state_columns(SourceLag)
 
