@@ -16,6 +16,12 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from streaming.errors import ConnectionRefused
+from streaming.sources.metadata_log import messages
+from streaming.sources.metadata_log.messages import LogEnd
+from streaming.sources.metadata_log.quorum import _brokers, _cluster_id, _quorum
+from streaming.sources.permissions import ANYBODY
+from streaming.sources.polling.broker import ConnectedBrokers
+from streaming.sources.polling.reassignments import listed
 from streaming.sources.protocol import connection as connection_module
 from streaming.sources.protocol import sockets as sockets_module
 from streaming.sources.protocol.addresses import Address, Peers
@@ -23,6 +29,13 @@ from streaming.sources.protocol.connection import Connection, ServiceRefused, Se
 from streaming.sources.protocol.security import Security, from_client
 from streaming.sources.protocol.sockets import Place, resolved
 from streaming.sources.protocol.tokens import COMMAND
+from streaming.sources.samples.directories import describe_directories
+from streaming.sources.samples.groups.described import DescribedGroup, describe_groups, list_groups
+from streaming.sources.samples.offsets import HIGH_WATERMARK, list_offsets
+from streaming.sources.samples.quorum import describe_quorum
+from streaming.sources.samples.settings import describe_features
+from streaming.sources.samples.speed import response_micros
+from streaming.sources.samples.transactions import describe_producers, open_transactions
 from tests.plugins.certificates import make_certificate
 from tests.sources.metadata_log import test_connection as logins
 
@@ -448,3 +461,36 @@ def test_no_thread_waits_for_the_resolver_of_a_literal_address(monkeypatch: pyte
 
     monkeypatch.setattr(sockets_module.threading, "Thread", refused)
     assert [str(place) for place in resolved(Address(host, 9092), 1)] == [host]
+
+
+NEWER, NONE = dict.fromkeys(range(100), (90, 99)), dict[int, tuple[int, int]]()
+QUESTIONS: dict[str, Callable[[Connection], object]] = {
+    "DescribeConfigs": lambda it: connection_module.describe_configs(it, connection_module.Resource.BROKER, ["1"], []),
+    "ListOffsets": lambda it: list_offsets(it, HIGH_WATERMARK, {}),
+    "response time": response_micros,
+    "DescribeLogDirs": describe_directories,
+    "DescribeQuorum": describe_quorum,
+    "groups": list_groups,
+    "descriptions of groups": lambda it: describe_groups(it, {"g": DescribedGroup("classic", "")}),
+    "transactions": open_transactions,
+    "producers": lambda it: describe_producers(it, {"t": [0]}),
+    "features": describe_features,
+    "reassignments": lambda it: listed(it, 1.0),
+    "cluster": _cluster_id,
+    "brokers": _brokers,
+    "leader": lambda it: _quorum(it, "", ANYBODY),
+    "KRaft snapshot": lambda it: messages.fetch(it, cluster_id="c", leader_epoch=1, snapshot=LogEnd(1, 1)),
+    "view": lambda it: ConnectedBrokers(lambda *_, **__: it, cluster="c", seconds=1).view(it),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("versions", [NEWER, NONE], ids=["newer", "none"])
+def test_a_node_that_supports_only_newer_versions_or_none_is_refused_or_has_nothing(
+    address: Address, question: str, versions: dict[int, tuple[int, int]]
+) -> None:
+    """No other error: that would end the program, and with it what other nodes answer."""
+    connection = Connection(address, Security())
+    connection._versions = versions
+    with suppress(ServiceRefused):
+        QUESTIONS[question](connection)
