@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from streaming.sources.protocol.quorum_messages import Quorum
 
 SECONDS: Final = 3.0
+SELDOM_SECONDS: Final = 600.0
+_LONG_SECONDS: Final = 86_400.0
 _AT_ONCE: Final = 16
 _SECURED: Final = {1: "SSL", 3: "SASL_SSL"}
 _PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -234,18 +236,32 @@ class CertificateWatch:
         self.is_known = False
         self._settings, self._peers, self._report, self._end_points = settings, peers, report, end_points
         self._said: dict[SecuredListener, str] = {}
+        self._settled_until: dict[SecuredListener, float] = {}
+        self._last, self._ask_again_at = Configured({}, {}), 0.0
 
     def round(self, silent: Collection[Address] = ()) -> None:
-        """Say hello to every listener once; ``silent`` are addresses that have just not responded."""
-        listed = secured(self._end_points() or configured(self._settings, self._peers, silent).end_points)
-        before, now = self.shown, look_at(listed)
-        self.shown = {
-            one: shown._replace(ends_at=before[one].ends_at) if shown.ends_at is None and one in before else shown
-            for one, shown in now.items()
-        }
+        """Say hello to every listener; ``silent`` are addresses that have just not responded.
+
+        To one whose certificate holds for long only now and then: a broker that wants a certificate of ours logs it.
+        """
+        now = time.monotonic()
+        listed = secured(self._end_points() or self._configured(silent, now))
+        until = {one: at for one in listed if (at := self._settled_until.get(one, now)) > now}
+        seen = look_at(one for one in listed if one not in until)
+        before, holds = self.shown, time.time() + _LONG_SECONDS
+        self.shown = {one: _with_last_end(seen.get(one, before.get(one)), before.get(one)) for one in listed}
+        settled = [one for one, shown in seen.items() if shown.ends_at is not None and shown.ends_at > holds]
+        self._settled_until = until | dict.fromkeys(settled, now + SELDOM_SECONDS)
         self.is_known = True
         for one, shown in self.shown.items():
             self._say(one, shown)
+
+    def _configured(self, silent: Collection[Address], now: float) -> Mapping[tuple[str, int], tuple[EndPoint, ...]]:
+        """Ask brokers for their listeners, now and then: one that may not be asked logs each question."""
+        if now >= self._ask_again_at:
+            self._last = configured(self._settings, self._peers, silent)
+            self._ask_again_at = now + SELDOM_SECONDS if self._last.unknown or self._last.end_points else now
+        return self._last.end_points
 
     @property
     def ended(self) -> str | None:
@@ -265,6 +281,12 @@ class CertificateWatch:
             return
         self._said[one] = said
         self._report(in_words(one, shown) if said else f"{one} shows a certificate that holds")
+
+
+def _with_last_end(now: Shown | None, before: Shown | None) -> Shown:
+    """Return what is shown now, with the end that was shown last if there is none now."""
+    now = now or Shown(None)
+    return now if now.ends_at is not None or before is None else now._replace(ends_at=before.ends_at)
 
 
 def in_words(one: SecuredListener, shown: Shown) -> str:
