@@ -21,6 +21,7 @@ from streaming.contracts.observations import EXPIRED_CERTIFICATE, ConfigObserved
 from streaming.sources.collector.certificates import CertificateWatch
 from streaming.sources.collector.listeners import Listener, ask_all, dials_of, discover, distinct, own_expiries
 from streaming.sources.collector.metrics import PREFIX
+from streaming.sources.metadata_log.opening import REPORTED_EVERY
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class ListenerWatch:
     ) -> None:
         self._cluster, self._cluster_id = settings.cluster.name, cluster_id
         self._reported: tuple[ClusterId, str | None] | None = None
+        self._report_due = Timer(REPORTED_EVERY)
         self.name = f"listeners:{settings.collect.collector_name}"
         self.answers: dict[Listener, str] = {}
         self._certificates = CertificateWatch(settings, peers, report, end_points)
@@ -81,7 +83,7 @@ class ListenerWatch:
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Begin a round if one is due and the last has ended; return after half a second whether a certificate ended.
 
-        That is reported when it changes, and by a collector that has just started.
+        That is reported when it changes, and every half minute: a source that reports nothing has stopped.
         """
         is_idle = self._round is None or not self._round.is_alive()
         if is_idle and self._due.take_due(monotonic()):
@@ -92,7 +94,11 @@ class ListenerWatch:
 
     def _ended(self, now: Micros) -> list[Observation]:
         cluster_id, ended = self._cluster_id(), self._certificates.ended
-        if cluster_id is None or not self._certificates.is_known or self._reported == (cluster_id, ended):
+        if cluster_id is None or not self._certificates.is_known:
+            return []
+        if self._reported != (cluster_id, ended):
+            self._report_due.expire()
+        if not self._report_due.take_due(monotonic()):
             return []
         self._reported = cluster_id, ended
         return [

@@ -217,6 +217,8 @@ def test_that_a_certificate_has_ended_is_observed_once_and_that_it_is_renewed(
     assert observed() == []  # of which cluster is not known yet
     ids[0] = "c1"
     assert observed() == [f"listener ALSO of broker 3 at {one.address} and 1 more"]
+    watch._report_due.expire()
+    assert len(observed()) == 1  # again, and again: it has not stopped
     one.context = chain.issue(leaf=5)
     watch.round()
     assert observed() == [None]
