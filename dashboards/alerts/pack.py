@@ -189,8 +189,8 @@ def _certificate_expires(settings: Settings) -> Rule:
             for seconds, severity in steps.items()
         ),
         f"A certificate of {_CLUSTER} {{{{ if gt $value 0.0 }}}}expires in {{{{ $value | humanizeDuration }}}}"
-        "{{ else }}has expired: restart no broker or controller before it is renewed, open connections go on and new "
-        "ones are refused{{ end }}. First: isrwatch doctor lists them; renew it",
+        "{{ else }}has expired: restart no broker or controller before it is renewed{{ end }}. First: isrwatch doctor "
+        "lists them; renew it",
         settings,
         command=_DOCTOR,
         about=OF_CLUSTER,

@@ -138,7 +138,7 @@ prometheusAlerts+:: {
           "for": "5m",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "A certificate of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} {{ if gt $value 0.0 }}expires in {{ $value | humanizeDuration }}{{ else }}has expired: restart no broker or controller before it is renewed, open connections go on and new ones are refused{{ end }}. First: isrwatch doctor lists them; renew it",
+            "summary": "A certificate of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} {{ if gt $value 0.0 }}expires in {{ $value | humanizeDuration }}{{ else }}has expired: restart no broker or controller before it is renewed{{ end }}. First: isrwatch doctor lists them; renew it",
             "command": "isrwatch doctor"
           }
         },

@@ -176,8 +176,8 @@ def _dead_addresses(addresses: Iterable[Address]) -> Iterator[tuple[Status, str]
             continue
         if len(places) > 1:
             with closing(Race(places, seconds=_PATIENCE_SECONDS)) as race:
-                while (found := race.next()) is not None:
-                    found[0].close()
+                while (connected := race.next()) is not None:
+                    connected[0].close()
                 count = len(set(places))
                 for place, why in race.failures.items() if len(race.failures) < count else ():
                     yield (

@@ -223,7 +223,7 @@ class MissingPermissions:
 
 
 PROBE_PREFIX: Final = "__isrwatch_no_"
-"""Of the names, unless ``collect.probe_prefix`` says another one; they end with what they name."""
+"""Beginning of the names, unless ``collect.probe_prefix`` has another one; they end with what they name."""
 MOST_REFUSALS: Final = 10
 SELDOM_MICROS: Final = 3_600_000_000
 

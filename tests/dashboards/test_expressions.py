@@ -33,7 +33,7 @@ from streaming.jobs.metrics import PREFIX as JOB_PREFIX
 from streaming.jobs.metrics import QUERY
 from streaming.settings import ExportSettings, Settings
 from streaming.sources.broker_metrics import METRICS, PERCENTILES, SUMMED
-from streaming.sources.collector.listener_watch import LISTENER, PROPERTY, ConnectionMetrics
+from streaming.sources.collector.listener_watch import CERTIFICATE, PROPERTY, ConnectionMetrics
 from streaming.sources.collector.metrics import SOURCE, CollectorMetrics
 from streaming.sources.protocol.addresses import Peers
 
@@ -41,7 +41,7 @@ Boards = dict[str, dict[str, Any]]
 COLLECTORS = {
     "isrwatch_collector_source_up": set(SOURCE),
     "isrwatch_collector_unseen_brokers": set(SOURCE),
-    "isrwatch_collector_listener_certificate_expiry_timestamp_seconds": set(LISTENER),
+    "isrwatch_collector_listener_certificate_expiry_timestamp_seconds": set(CERTIFICATE),
     "isrwatch_collector_client_certificate_expiry_timestamp_seconds": set(PROPERTY),
 }
 """Of the collector's own page: metric to labels."""
@@ -171,7 +171,7 @@ def test_every_aggregation_keeps_only_labels_that_exist(everything: dict[str, st
 
 def test_what_is_asked_of_the_collectors_page_is_on_it() -> None:
     registry = CollectorMetrics([], "demo").registry
-    registry.register(ConnectionMetrics(Settings(), dict, Peers()))
+    registry.register(ConnectionMetrics(Settings(), dict, Peers(), dict))
     exposed = {metric.name for metric in registry.collect()}
     asked = [signal for signal in SIGNALS if signal.full_name not in {metric.name for metric in CATALOGUE}]
     assert {signal.full_name: set(signal.labels) for signal in asked} == COLLECTORS | OTHERS | AGENTS

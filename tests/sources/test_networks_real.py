@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.sandbox import Sandbox, plan_cluster
 from streaming.commands.doctor import CHECKS
+from streaming.commands.doctor_machine import Status
 from streaming.contracts.observations import Observation
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
+from streaming.contracts.state import ClusterState
 from streaming.settings import ClusterSettings, CollectSettings, Settings
+from streaming.sources.collector.certificates import NO_RESTART
 from streaming.sources.collector.collector import Collector
 from tests.blocks import speeds_of
 from tests.plugins.real_collector import READER, USERS, Collecting, Tables
-from tests.sources.test_tls_real import Authority
+from tests.sources.test_tls_real import Authority, openssl
 
 SESSION_SECONDS = 5
 WATCHED_SECONDS = 40
@@ -151,3 +155,66 @@ def test_sessions_end_nodes_hang_up_and_quotas_mute_and_only_what_is_true_is_sai
     findings = list(CHECKS["samples"](settings_of(cluster, "poll", READER)))
     print(findings)
     assert any("isrwatch is throttled by a quota" in sentence for _, sentence in findings)
+
+
+ENDS_AFTER_SECONDS = 60
+
+
+def ending(folder: Path, name: str, authority: Path, seconds: float) -> None:
+    """Sign ``name``.csr so that the certificate ends so soon: openssl x509 has whole days only."""
+    now = datetime.now(UTC)
+    (folder / "index.txt").write_text("")
+    (folder / "serial").write_text("07\n")
+    (folder / "ca.cnf").write_text(
+        f"[ca]\ndefault_ca = d\n[d]\ndatabase = {folder}/index.txt\nserial = {folder}/serial\n"
+        f"new_certs_dir = {folder}\ndefault_md = sha256\npolicy = any\nunique_subject = no\nx509_extensions = e\n"
+        "[any]\ncommonName = supplied\n[e]\nsubjectAltName = IP:127.0.0.1\n"
+    )
+    dates = [f"{each:%Y%m%d%H%M%SZ}" for each in (now - timedelta(minutes=5), now + timedelta(seconds=seconds))]
+    openssl(
+        "ca", "-batch", "-notext", "-config", folder / "ca.cnf", "-cert", authority, "-keyfile",
+        authority.with_suffix(".key"), "-in", folder / f"{name}.csr", "-out", folder / f"{name}.pem",
+        "-startdate", dates[0], "-enddate", dates[1],
+    )  # fmt: skip
+
+
+@pytest.mark.timeout(600)
+def test_the_certificate_of_the_inter_broker_listener_ends_and_no_broker_is_to_be_restarted(
+    collecting: Collecting, tmp_path: Path
+) -> None:
+    ours = Authority(tmp_path, "ours")
+    ours.sign("server")
+    began = time.monotonic()
+    ending(tmp_path, "server", ours.pem, ENDS_AFTER_SECONDS)
+    stored = tmp_path / "server-all.pem"
+    stored.write_text((tmp_path / "server.key").read_text() + (tmp_path / "server.pem").read_text())
+    properties = {
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,CLIENT:PLAINTEXT,REPLICATION:SSL",
+        "ssl.keystore.type": "PEM", "ssl.keystore.location": str(stored),
+        "ssl.truststore.type": "PEM", "ssl.truststore.location": str(ours.pem),
+    }  # fmt: skip
+    with Sandbox(plan_cluster(brokers=3, properties=properties)) as cluster:
+        cluster.admin.create_topic("orders", assignment=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+        settings = replace(
+            settings_of(cluster, "metadata_log", {}),
+            cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
+        )
+        tables = Sampled()
+        collector = collecting.start(settings, tmp_path, tables)
+        expiry = "listener_certificate_expiry_timestamp_seconds"
+        collecting.until(lambda: len(metrics(collector, expiry)) == 3, "the certificates, before they end")
+        collecting.until(lambda: len(tables.partitions()) == 3, "the topic")
+        assert time.monotonic() - began < ENDS_AFTER_SECONDS
+        assert (cluster_of(tables).expired_certificate, collecting.count("renew it")) == (None, 0)
+        collecting.until(lambda: cluster_of(tables).expired_certificate, "the end")
+        print("observed", time.monotonic() - began - ENDS_AFTER_SECONDS, "s after the end:", collecting.lines)
+        collecting.until(lambda: collecting.count(NO_RESTART) == 3, "a line of each")
+        assert all(len(each.isr) == 3 for each in tables.partitions().values())  # open connections last
+        problems = [sentence for status, sentence in CHECKS["listeners"](settings) if status is Status.PROBLEM]
+        assert len(problems) == 3
+        assert all(sentence.endswith(NO_RESTART) for sentence in problems)
+
+
+def cluster_of(tables: Tables) -> ClusterState:
+    (cluster,) = tables.state.clusters.values()
+    return cluster

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from streaming.sources.protocol.quorum_messages import Quorum
 
 SECONDS: Final = 3.0
+SELDOM_SECONDS: Final = 600.0
+_LONG_SECONDS: Final = 86_400.0
 _AT_ONCE: Final = 16
 _SECURED: Final = {1: "SSL", 3: "SASL_SSL"}
 _PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -57,7 +59,7 @@ class SecuredListener:
 
 
 class Shown(NamedTuple):
-    """What a hello has shown: when the first certificate of the chain ends, or why none was seen."""
+    """The answer to a hello: when the first certificate of the chain ends, or why none was seen."""
 
     ends_at: float | None
     why_unseen: str = ""
@@ -80,8 +82,8 @@ def hello(address: Address) -> Shown:
     except ConnectionRefused as refusal:
         return Shown(None, str(refusal))
     with closing(race):
-        while (found := race.next()) is not None:
-            plain, place = found
+        while (connected := race.next()) is not None:
+            plain, place = connected
             shown = _begun(plain, address, race.share or SECONDS)
             if shown.ends_at is not None:
                 return shown
@@ -117,7 +119,7 @@ def look_at(listeners: Iterable[SecuredListener]) -> dict[SecuredListener, Shown
 
 
 class Configured(NamedTuple):
-    """What brokers have configured, and why those of some are unknown."""
+    """The listeners that brokers have configured, and why those of some brokers are unknown."""
 
     end_points: dict[tuple[str, int], tuple[EndPoint, ...]]
     unknown: dict[int, str]
@@ -137,7 +139,7 @@ def configured(settings: Settings, peers: Peers | None = None, silent: Collectio
     except (ConfigurationError, ConnectionRefused):
         return Configured({}, {})
     unknown = {node: f"{address} does not respond" for node, address in brokers.items() if address in silent}
-    found, of_controllers = dict[tuple[str, int], tuple[EndPoint, ...]](), ""
+    end_points, of_controllers = dict[tuple[str, int], tuple[EndPoint, ...]](), ""
 
     def ask(node: int, address: Address) -> tuple[int, dict[str, str] | str]:
         try:
@@ -151,9 +153,9 @@ def configured(settings: Settings, peers: Peers | None = None, silent: Collectio
             if isinstance(answer, str):
                 unknown[node] = answer
             else:
-                found["broker", node] = registered(answer)
+                end_points["broker", node] = registered(answer)
                 of_controllers = _protocol_of_controllers(answer) or of_controllers
-    return Configured(found | _of_controllers(bootstrap.quorum, of_controllers), unknown)
+    return Configured(end_points | _of_controllers(bootstrap.quorum, of_controllers), unknown)
 
 
 def _of_broker(dial: Dial, node: int, address: Address) -> dict[str, str]:
@@ -234,18 +236,32 @@ class CertificateWatch:
         self.is_known = False
         self._settings, self._peers, self._report, self._end_points = settings, peers, report, end_points
         self._said: dict[SecuredListener, str] = {}
+        self._settled_until: dict[SecuredListener, float] = {}
+        self._last, self._ask_again_at = Configured({}, {}), 0.0
 
     def round(self, silent: Collection[Address] = ()) -> None:
-        """Say hello to every listener once; ``silent`` are addresses that have just not responded."""
-        listed = secured(self._end_points() or configured(self._settings, self._peers, silent).end_points)
-        before, now = self.shown, look_at(listed)
-        self.shown = {
-            one: shown._replace(ends_at=before[one].ends_at) if shown.ends_at is None and one in before else shown
-            for one, shown in now.items()
-        }
+        """Say hello to every listener; ``silent`` are addresses that have just not responded.
+
+        To one whose certificate holds for long only now and then: a broker that wants a certificate of ours logs it.
+        """
+        now = time.monotonic()
+        listed = secured(self._end_points() or self._configured(silent, now))
+        until = {one: at for one in listed if (at := self._settled_until.get(one, now)) > now}
+        seen = look_at(one for one in listed if one not in until)
+        before, holds = self.shown, time.time() + _LONG_SECONDS
+        self.shown = {one: _with_last_end(seen.get(one, before.get(one)), before.get(one)) for one in listed}
+        settled = [one for one, shown in seen.items() if shown.ends_at is not None and shown.ends_at > holds]
+        self._settled_until = until | dict.fromkeys(settled, now + SELDOM_SECONDS)
         self.is_known = True
         for one, shown in self.shown.items():
             self._say(one, shown)
+
+    def _configured(self, silent: Collection[Address], now: float) -> Mapping[tuple[str, int], tuple[EndPoint, ...]]:
+        """Ask brokers for their listeners, now and then: one that may not be asked logs each question."""
+        if now >= self._ask_again_at:
+            self._last = configured(self._settings, self._peers, silent)
+            self._ask_again_at = now + SELDOM_SECONDS if self._last.unknown or self._last.end_points else now
+        return self._last.end_points
 
     @property
     def ended(self) -> str | None:
@@ -267,14 +283,18 @@ class CertificateWatch:
         self._report(in_words(one, shown) if said else f"{one} shows a certificate that holds")
 
 
+def _with_last_end(now: Shown | None, before: Shown | None) -> Shown:
+    """Return what is shown now, with the end that was shown last if there is none now."""
+    now = now or Shown(None)
+    return now if now.ends_at is not None or before is None else now._replace(ends_at=before.ends_at)
+
+
 def in_words(one: SecuredListener, shown: Shown) -> str:
     """Say that a certificate is unseen, or has ended."""
     if shown.ends_at is None:
-        return f"the certificate of {one} is unseen, so nobody knows until when it holds: {shown.why_unseen}"
+        return f"the certificate of {one} is unseen, and until when it holds is unknown: {shown.why_unseen}"
     date = time.strftime("%Y-%m-%d", time.gmtime(shown.ends_at))
     return f"the certificate of {one} ended on {date}: {NO_RESTART}"
 
 
-NO_RESTART: Final = (
-    "renew it, and restart no broker or controller before: connections that are open go on, new ones are refused"
-)
+NO_RESTART: Final = "renew it, and restart no broker or controller before: open connections last, new ones are refused"

@@ -29,6 +29,7 @@ from streaming.sources.collector.listeners import (
     responders_at,
 )
 from streaming.sources.collector.metrics import PREFIX
+from streaming.sources.metadata_log.opening import REPORTED_EVERY
 from streaming.sources.protocol.identity import Role, WrongNode
 from streaming.sources.source import Timer, monotonic
 
@@ -78,6 +79,7 @@ class ListenerWatch:
     ) -> None:
         self._cluster, self._cluster_id = settings.cluster.name, cluster_id
         self._reported: tuple[ClusterId, str | None] | None = None
+        self._report_due = Timer(REPORTED_EVERY)
         self.name = f"listeners:{settings.collect.collector_name}"
         self.answers: dict[Listener, str] = {}
         self.responders: dict[Listener, Responder] = {}
@@ -96,7 +98,7 @@ class ListenerWatch:
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Begin a round if one is due and the last has ended; return after half a second whether a certificate ended.
 
-        That is reported when it changes, and by a collector that has just started.
+        That is reported when it changes, and every half minute: a source that reports nothing has stopped.
         """
         is_idle = self._round is None or not self._round.is_alive()
         if is_idle and self._due.take_due(monotonic()):
@@ -107,7 +109,11 @@ class ListenerWatch:
 
     def _ended(self, now: Micros) -> list[Observation]:
         cluster_id, ended = self._cluster_id(), self._certificates.ended
-        if cluster_id is None or not self._certificates.is_known or self._reported == (cluster_id, ended):
+        if cluster_id is None or not self._certificates.is_known:
+            return []
+        if self._reported != (cluster_id, ended):
+            self._report_due.expire()
+        if not self._report_due.take_due(monotonic()):
             return []
         self._reported = cluster_id, ended
         return [
@@ -193,7 +199,7 @@ _COUNTERS: Final = {
     "errors": "Connections and requests that failed, and logins that were refused.",
     "throttled_ms": "Seconds for which a node was to read nothing of us, because of a quota (KIP-219).",
 }
-_NAMED: Final = {"throttled_ms": ("throttled_seconds", 1_000)}
+_IN_SECONDS: Final = {"throttled_ms": ("throttled_seconds", 1_000)}
 """Counters of another name and unit than their counts."""
 
 
@@ -285,8 +291,8 @@ class ConnectionMetrics(Collector):
         for address, peer in self._peers.all().items():
             sums[node_of.get(address, address)].update({name: getattr(peer, name) for name in _COUNTERS})
         for name, meaning in _COUNTERS.items():
-            named, unit = _NAMED.get(name, (name, 1))
-            counter = CounterMetricFamily(f"{PREFIX}connection_{named}", meaning, labels=NODE)
+            metric, unit = _IN_SECONDS.get(name, (name, 1))
+            counter = CounterMetricFamily(f"{PREFIX}connection_{metric}", meaning, labels=NODE)
             for node, counts in sums.items():
                 counter.add_metric([self._cluster, node], counts[name] / unit)
             yield counter

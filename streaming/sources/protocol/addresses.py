@@ -74,7 +74,6 @@ class Peer:
         received_bytes: the same, of complete responses.
         errors: connections and requests that failed, and logins that were refused.
         throttled_ms: for how long the node was to read nothing of us, because of a quota, as its responses say.
-        place: of the addresses of its name the one to begin with: that which worked last.
     """
 
     certificate_expires_at: float | None = None
@@ -83,7 +82,6 @@ class Peer:
     received_bytes: int = 0
     errors: int = 0
     throttled_ms: int = 0
-    place: str = ""
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def count(self, **more: int) -> None:

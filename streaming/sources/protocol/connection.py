@@ -24,7 +24,7 @@ from streaming import movement
 from streaming.errors import ConfigurationError, ConnectionRefused, InvalidObservation
 from streaming.sources.protocol.addresses import Peer, Peers
 from streaming.sources.protocol.primitives import INT32, ByteReader
-from streaming.sources.protocol.sockets import CONNECT_SECONDS, Race, in_one_sentence, resolved
+from streaming.sources.protocol.sockets import CONNECT_SECONDS, Race, begin_with, first_of, in_one_sentence, resolved
 from streaming.sources.protocol.tls import end_of_chain
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ class Connection:
         address: of the node.
         features: the levels of the cluster's features that the node knows, as ``metadata.version``; none of ZooKeeper.
         muted_until: until when the node reads nothing of this connection, because of a quota (KIP-219); monotonic.
+        after_reopening: is called when it has connected again, before anything is asked: another node may be there.
 
     Args:
         address: of the node.
@@ -145,6 +146,7 @@ class Connection:
         self.address = address
         self.features: dict[str, int] = {}
         self.muted_until = 0.0
+        self.after_reopening: Callable[[], object] = lambda: None
         self._security, self._peer = security, peer or Peer()
         self._correlation, self._is_closed = 0, False
         self._response_seconds, self._greeted_until = response_seconds, NEVER
@@ -238,9 +240,9 @@ class Connection:
         self.muted_until, self._session = 0.0, NO_SESSION
         places = resolved(self.address, CONNECT_SECONDS)
         until = time.monotonic() + 2 * CONNECT_SECONDS
-        with closing(Race(places, first=self._peer.place)) as race:
-            while (found := race.next()) is not None:
-                plain, place = found
+        with closing(Race(places, first=first_of(self.address))) as race:
+            while (connected := race.next()) is not None:
+                plain, place = connected
                 share = race.share
                 self._greeted_until = NEVER if share is None else time.monotonic() + share
                 try:
@@ -250,11 +252,12 @@ class Connection:
                 except ConnectionRefused as refusal:
                     race.failures[place] = str(refusal)
                 else:
-                    self._greeted_until, self._peer.place = NEVER, str(place)
+                    self._greeted_until = NEVER
+                    begin_with(self.address, str(place))
                     return
                 if time.monotonic() > until:
                     break
-            self._peer.place = race.upcoming
+            begin_with(self.address, race.upcoming)
             raise ConnectionRefused(in_one_sentence(self.address, race.failures))
 
     def _greet(self, plain: socket.socket) -> None:
@@ -296,7 +299,7 @@ class Connection:
         return secured
 
     def _is_hung_up(self) -> bool:
-        """Return whether the node has closed the connection, or sent what nobody asked for, while nothing was asked."""
+        """Return whether the node has closed the connection, or sent anything, while nothing was asked."""
         if self._is_closed:
             raise ConnectionRefused(f"{self.address}: the connection is closed")
         try:
@@ -312,9 +315,10 @@ class Connection:
         """Connect again."""
         self._socket.close()
         self._open()
+        self.after_reopening()
 
     def _renew_session(self) -> None:
-        """Log in again on this connection, which goes on (KIP-368); where that fails, on another one.
+        """Log in again on this connection, which remains (KIP-368); where that fails, on another one.
 
         While no new token is to be had, the session is used to its end.
         """
@@ -425,7 +429,7 @@ class Session(NamedTuple):
     renewed_at: float
     ends_at: float
     is_too_short: bool = False
-    """A broker lets nobody log in twice within a second on one connection."""
+    """A broker lets no client log in twice within a second on one connection."""
 
     @classmethod
     def of(cls, began: float, seconds: float) -> Session:

@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class _Lookup:
-    """A question to the resolver; the answer may come when nobody waits for it any more."""
+    """A question to the resolver; the answer may come when no caller waits for it any more."""
 
     is_answered: threading.Event = field(default_factory=threading.Event)
     answer: list[Place] | Exception = field(default_factory=list)
@@ -58,6 +58,7 @@ class _Lookup:
 
 _lookups: Final[dict[Address, _Lookup]] = {}
 _remembered: Final[dict[Address, tuple[float, list[Place]]]] = {}
+_first: Final[dict[Address, str]] = {}
 _looking_up: Final = threading.Lock()
 
 
@@ -72,21 +73,21 @@ def resolved(address: Address, seconds: float) -> list[Place]:
     """
     if _is_literal(address.host):
         return _places(address)
-    known = _remembered.get(address)
-    if known is not None and time.monotonic() - known[0] > _REMEMBERED_SECONDS:
-        known = None
+    remembered = _remembered.get(address)
+    if remembered is not None and time.monotonic() - remembered[0] > _REMEMBERED_SECONDS:
+        remembered = None
     lookup = _begun(address)
-    limit = seconds if known is None else min(seconds, _IMPATIENT_SECONDS)
+    limit = seconds if remembered is None else min(seconds, _IMPATIENT_SECONDS)
     if not lookup.is_answered.wait(timeout=max(_LEAST_SECONDS, limit)):
-        if known is not None:
-            return known[1]
+        if remembered is not None:
+            return remembered[1]
         raise ConnectionRefused(f"{address} cannot be reached: its name is not resolved in time")
     with _looking_up:
         if _lookups.get(address) is lookup:
             del _lookups[address]
     if isinstance(lookup.answer, Exception):
-        if known is not None and getattr(lookup.answer, "errno", None) == socket.EAI_AGAIN:
-            return known[1]
+        if remembered is not None and getattr(lookup.answer, "errno", None) == socket.EAI_AGAIN:
+            return remembered[1]
         reason = getattr(lookup.answer, "strerror", None) or lookup.answer
         raise ConnectionRefused(f"{address} cannot be reached: {reason}")
     if len(_remembered) >= _MOST_NAMES:
@@ -118,8 +119,20 @@ def _look_up(address: Address, lookup: _Lookup) -> None:
 
 
 def _places(address: Address) -> list[Place]:
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    return [Place(int(family), int(kind), protocol, at) for family, kind, protocol, _, at in found]
+    answers = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    return [Place(int(family), int(kind), protocol, at) for family, kind, protocol, _, at in answers]
+
+
+def first_of(address: Address) -> str:
+    """Return the address of a name to begin with: of all connections of this process the one that worked last."""
+    return _first.get(address, "")
+
+
+def begin_with(address: Address, at: str) -> None:
+    """Begin with an address of a name next time."""
+    if len(_first) >= _MOST_NAMES:
+        _first.clear()
+    _first[address] = at
 
 
 def _is_literal(host: str) -> bool:
@@ -155,7 +168,7 @@ class Race:
 
     @property
     def share(self) -> float | None:
-        """How long what follows on a connection may take while other addresses are left; None for the last one."""
+        """Seconds for what follows on a connection while other addresses are left; None for the last one."""
         is_last = not self._waiting and not self._begun
         return None if is_last else max(self._seconds / self._count, self._seconds / 3)
 
@@ -175,9 +188,9 @@ class Race:
             until = min(until for _, until in self._begun.values())
             until = min(until, self._next_at) if self._waiting else until
             for key, _ in self._selector.select(max(_LEAST_SECONDS, until - now)):
-                found = self._ended(key.fileobj)  # type: ignore[arg-type] # sockets were registered
-                if found is not None:
-                    return found
+                connected = self._ended(key.fileobj)  # type: ignore[arg-type] # sockets were registered
+                if connected is not None:
+                    return connected
             self._give_up(time.monotonic())
         return None
 

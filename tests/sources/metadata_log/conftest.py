@@ -171,8 +171,11 @@ class Node:
                 secured.sendall(frame)
 
     def _secured(self, connection: socket.socket) -> socket.socket:
-        tls = self.quorum.tls
-        return connection if tls is None else tls.wrap_socket(connection, server_side=True)
+        if self.quorum.tls is None:
+            return connection
+        self._open.remove(connection)  # it has no descriptor any more once it is wrapped
+        self._open.append(self.quorum.tls.wrap_socket(connection, server_side=True))
+        return self._open[-1]
 
     def answer_ApiVersionsRequest(self, _: Any) -> Any:  # noqa: N802
         version = ApiVersionsResponse.ApiVersion

@@ -151,7 +151,7 @@ def test_the_listeners_of_the_log_are_watched_with_name_and_node_and_one_that_is
     assert len(unseen) == 1
     assert 'node="4"' in unseen[0]
     (line,) = lines
-    assert line.startswith("the certificate of listener REPLICATION of broker 4 at 127.0.0.1:1 is unseen, so nobody kn")
+    assert line.startswith("the certificate of listener REPLICATION of broker 4 at 127.0.0.1:1 is unseen, and until w")
     watch.round()
     assert lines == [line]
 
@@ -177,6 +177,26 @@ def test_the_end_is_reported_once_with_the_advice_and_a_renewed_one_ends_it(
     assert len(lines) == 2  # of a node that restarts, what it showed last
 
 
+def test_a_listener_whose_certificate_holds_for_long_is_looked_at_seldom_and_others_each_round(
+    quorum: Any, chain: Chain, held: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    hello_now = certificates.hello
+    monkeypatch.setattr(certificates, "hello", lambda address: (looked.append(str(address)), hello_now(address))[1])
+    long, soon = listening(held, chain.issue(leaf=300)), listening(held, chain.issue(leaf=1))
+    points = {("broker", 3): (at(long, "A"), at(soon, "B"), EndPoint("C", "127.0.0.1", 1, 1))}
+    watch = ListenerWatch(settings_for(quorum), Peers(), report=print, end_points=lambda: points)
+    for _ in range(3):
+        watch.round()
+    assert [looked.count(str(each)) for each in (long.address, soon.address, "127.0.0.1:1")] == [1, 3, 3]
+    assert len(watch._certificates.shown) == 3
+    monkeypatch.setattr(certificates, "SELDOM_SECONDS", 0.0)
+    watch._certificates._settled_until.clear()
+    watch.round()
+    watch.round()
+    assert looked.count(str(long.address)) == 3
+
+
 def test_that_a_certificate_has_ended_is_observed_once_and_that_it_is_renewed(
     quorum: Any, chain: Chain, held: ExitStack
 ) -> None:
@@ -197,6 +217,8 @@ def test_that_a_certificate_has_ended_is_observed_once_and_that_it_is_renewed(
     assert observed() == []  # of which cluster is not known yet
     ids[0] = "c1"
     assert observed() == [f"listener ALSO of broker 3 at {one.address} and 1 more"]
+    watch._report_due.expire()
+    assert len(observed()) == 1  # again, and again: it has not stopped
     one.context = chain.issue(leaf=5)
     watch.round()
     assert observed() == [None]

@@ -16,13 +16,26 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from streaming.errors import ConnectionRefused
+from streaming.sources.metadata_log import messages
+from streaming.sources.metadata_log.messages import LogEnd
+from streaming.sources.metadata_log.quorum import _brokers, _cluster_id, _quorum
+from streaming.sources.permissions import ANYBODY
+from streaming.sources.polling.broker import ConnectedBrokers
+from streaming.sources.polling.reassignments import listed
 from streaming.sources.protocol import connection as connection_module
 from streaming.sources.protocol import sockets as sockets_module
 from streaming.sources.protocol.addresses import Address, Peers
-from streaming.sources.protocol.connection import Connection, ServiceRefused, dialer
+from streaming.sources.protocol.connection import Connection, ServiceRefused, Session, dialer
 from streaming.sources.protocol.security import Security, from_client
 from streaming.sources.protocol.sockets import Place, resolved
 from streaming.sources.protocol.tokens import COMMAND
+from streaming.sources.samples.directories import describe_directories
+from streaming.sources.samples.groups.described import DescribedGroup, describe_groups, list_groups
+from streaming.sources.samples.offsets import HIGH_WATERMARK, list_offsets
+from streaming.sources.samples.quorum import describe_quorum
+from streaming.sources.samples.settings import describe_features
+from streaming.sources.samples.speed import response_micros
+from streaming.sources.samples.transactions import describe_producers, open_transactions
 from tests.plugins.certificates import make_certificate
 from tests.sources.metadata_log import test_connection as logins
 
@@ -100,7 +113,8 @@ def test_a_dead_first_address_costs_a_moment_once(quorum: Any, host: Host, tmp_p
     peers = Peers()
     dial = dialer(security, peers)
     assert seconds_of(lambda: cluster_of(dial(host.address, response_seconds=5))) < 0.6
-    assert seconds_of(lambda: cluster_of(dial(host.address, response_seconds=5))) < 0.2  # it begins with the good one
+    other = dialer(security)  # of the same process: it begins with the good one
+    assert seconds_of(lambda: cluster_of(other(host.address, response_seconds=5))) < 0.2
     assert peers.at(host.address).errors == 0
 
 
@@ -122,9 +136,10 @@ def test_an_address_that_refuses_costs_nothing_even_among_many(host: Host) -> No
 def test_the_address_that_worked_and_died_costs_a_moment(host: Host) -> None:
     host.has("127.0.0.3", "127.0.0.1")
     peers = Peers()
-    peers.at(host.address).place = host.hole("127.0.0.3")
+    sockets_module.begin_with(host.address, host.hole("127.0.0.3"))
     assert seconds_of(lambda: cluster_of(dialer(Security(), peers)(host.address, response_seconds=5))) < 0.6
-    assert peers.at(host.address).place == "127.0.0.1"
+    assert peers.at(host.address).errors == 0
+    assert sockets_module.first_of(host.address) == "127.0.0.1"
 
 
 def test_the_sentence_has_each_address_with_its_own_reason_and_no_key(
@@ -163,11 +178,11 @@ def test_the_only_address_that_is_silent_is_not_blamed_on_the_keys(
 def test_after_silent_addresses_the_next_attempt_begins_with_those_that_were_not_tried(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets_module, "CONNECT_SECONDS", 0.2)
-    monkeypatch.setattr(connection_module, "CONNECT_SECONDS", 0.05)
-    host.has(*(host.mute(f"127.0.0.{number}") for number in range(3, 9)), "127.0.0.1")
+    monkeypatch.setattr(sockets_module, "CONNECT_SECONDS", 0.9)
+    monkeypatch.setattr(connection_module, "CONNECT_SECONDS", 0.1)
+    host.has(*(host.mute(f"127.0.0.{number}") for number in range(3, 6)), "127.0.0.1")
     dial = dialer(Security(), Peers())
-    for _ in range(7):
+    for _ in range(4):
         with suppress(ConnectionRefused):
             assert cluster_of(dial(host.address, response_seconds=1)) == CLUSTER_ID
             return
@@ -253,22 +268,22 @@ def test_what_was_resolved_stands_in_while_the_resolver_is_silent_or_fails_for_n
 
 
 class Sessions:
-    """The server's side of logins whose sessions last for so long: each handshake begins another login (KIP-368)."""
+    """The server's side of logins whose sessions end: each handshake begins another login (KIP-368)."""
 
-    def __init__(self, quorum: Any, make: Callable[[], Any], millis: int) -> None:
+    def __init__(self, quorum: Any, make: Callable[[], Any], millis: int = 60_000) -> None:
         self.logins = 0
-        self.is_renewed = True
+        self.is_renewed, self.is_over = True, False
         quorum.login = lambda: _Side(self, make, millis)
 
 
 class _Side:
     def __init__(self, sessions: Sessions, make: Callable[[], Any], millis: int) -> None:
         self._sessions, self._make, self._millis = sessions, make, millis
-        self._side, self._ends_at = make(), float("inf")
+        self._side = make()
 
     @property
     def is_done(self) -> bool:
-        return self._side.is_done and time.monotonic() < self._ends_at
+        return self._side.is_done and not self._sessions.is_over
 
     def answer(self, request: Any) -> Any:
         if isinstance(request, SaslHandshakeRequest):
@@ -278,7 +293,7 @@ class _Side:
         answer = self._side.answer(request)
         if isinstance(request, SaslAuthenticateRequest) and self._side.is_done:
             self._sessions.logins += 1
-            self._ends_at = time.monotonic() + self._millis / 1_000
+            self._sessions.is_over = False
             answer.session_lifetime_ms = self._millis
         return answer
 
@@ -293,23 +308,23 @@ MECHANISMS = {
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("is_renewed", [True, False])
-def test_a_session_that_ends_is_renewed_or_opened_again_and_nobody_notices(
-    quorum: Any, address: Address, mechanism: str, monkeypatch: pytest.MonkeyPatch, *, is_renewed: bool
+def test_a_session_that_ends_is_renewed_or_opened_again_without_an_error(
+    quorum: Any, address: Address, mechanism: str, *, is_renewed: bool
 ) -> None:
-    monkeypatch.setattr(connection_module, "_LEAST_RENEWAL_SECONDS", 0.0)
     quorum.versions = {36: 1}
     make, client = MECHANISMS[mechanism]
-    sessions = Sessions(quorum, make, millis=200)
+    sessions, peers = Sessions(quorum, make), Peers()
     sessions.is_renewed = is_renewed
-    peers = Peers()
     connection = dialer(from_client(client), peers)(address, response_seconds=5)
-    for pause in (0.0, 0.18, 0.18, 0.5, 0.0):  # also when the session is over, before anything else is asked
-        time.sleep(pause)
+    for is_over in (False, False, True):  # also when it is over, before anything else is asked
+        assert 40 < connection._session.renewed_at - time.monotonic() < 60
+        assert cluster_of(connection) == CLUSTER_ID
+        connection._session = Session(0.0, time.monotonic() + (0 if is_over else 60))
+        sessions.is_over = is_over
         assert cluster_of(connection) == CLUSTER_ID
     assert sessions.logins == 4
     assert peers.at(address).errors == 0
-    opened = sum(1 for _ in quorum.nodes[1]._open)
-    assert opened == (1 if is_renewed else 4)
+    assert len(quorum.nodes[1]._open) == (1 if is_renewed else 4)
 
 
 def test_a_session_shorter_than_brokers_let_it_be_renewed_is_opened_again(quorum: Any, address: Address) -> None:
@@ -326,29 +341,30 @@ def test_a_login_that_is_refused_when_it_is_renewed_is_refused(quorum: Any, addr
     Sessions(quorum, make, millis=100)
     connection = Connection(address, from_client(client))
     quorum.login = logins.TokenServer  # takes no password
-    time.sleep(0.15)
+    connection._session = Session(0.0, 0.0, is_too_short=True)
     with pytest.raises(ServiceRefused, match="refuses the login of 'reader': invalid_token"):
         cluster_of(connection)
 
 
-def test_without_a_new_token_the_session_is_used_to_its_end(
-    quorum: Any, address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection_module, "_LEAST_RENEWAL_SECONDS", 0.0)
+def test_without_a_new_token_the_session_is_used_to_its_end(quorum: Any, address: Address, tmp_path: Path) -> None:
     token = tmp_path / "token"
-    token.write_text('{"access_token": "abc", "expires_in": 0.01}')
-    sessions = Sessions(quorum, logins.TokenServer, millis=400)
-    connection = Connection(address, from_client({**logins.TOKENS, COMMAND: f"cat {token}"}))
-    content = token.read_text()
+    content = '{"access_token": "abc", "expires_in": 0.01}'
+    token.write_text(content)
+    sessions = Sessions(quorum, logins.TokenServer)
+    security = from_client({**logins.TOKENS, COMMAND: f"cat {token}"})
+    connection = Connection(address, security)
     token.unlink()
-    time.sleep(0.35)
+    assert security.tokens is not None
+    security.tokens._renewed_at = 0.0  # the last one has ended
+    connection._session = Session(0.0, time.monotonic() + 60)
     assert cluster_of(connection) == CLUSTER_ID  # nothing to renew it with, and it still holds
     token.write_text(content)
-    time.sleep(0.01)
+    connection._session = connection._session._replace(renewed_at=0.0)
     assert cluster_of(connection) == CLUSTER_ID
-    token.unlink()
     assert sessions.logins == 2
-    time.sleep(0.45)
+    token.unlink()
+    security.tokens._renewed_at = 0.0
+    connection._session = Session(0.0, 0.0)
     with pytest.raises(ConnectionRefused, match=r"the token command .* ended with 1"):
         cluster_of(connection)
 
@@ -361,12 +377,15 @@ def test_a_node_that_hangs_up_while_nothing_is_asked_is_connected_again(
     host.has("127.0.0.1")
     peers = Peers()
     connection = dialer(security, peers)(host.address, response_seconds=5)
+    reopened = list[int]()
+    connection.after_reopening = lambda: reopened.append(len(reopened) + 1)
     for _ in range(3):
         assert cluster_of(connection) == CLUSTER_ID
         quorum.nodes[1].disconnect()
         time.sleep(0.02)
     assert cluster_of(connection) == CLUSTER_ID
     assert peers.at(host.address).errors == 0
+    assert reopened == [1, 2, 3]
     connection.close()
     with pytest.raises(ConnectionRefused, match="is closed"):  # by us: nobody wants it any more
         cluster_of(connection)
@@ -435,8 +454,43 @@ def test_a_request_whose_versions_are_all_newer_than_ours_is_not_supported(quoru
     assert connection.newest(3, 12) == 12
 
 
-def test_no_thread_waits_for_the_resolver_of_a_literal_address() -> None:
-    before = threading.active_count()
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        (place,) = resolved(Address("127.0.0.1", listening.getsockname()[1]), 1)
-    assert (threading.active_count(), str(place)) == (before, "127.0.0.1")
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_no_thread_waits_for_the_resolver_of_a_literal_address(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise AssertionError("a thread was started")
+
+    monkeypatch.setattr(sockets_module.threading, "Thread", refused)
+    assert [str(place) for place in resolved(Address(host, 9092), 1)] == [host]
+
+
+NEWER, NONE = dict.fromkeys(range(100), (90, 99)), dict[int, tuple[int, int]]()
+QUESTIONS: dict[str, Callable[[Connection], object]] = {
+    "DescribeConfigs": lambda it: connection_module.describe_configs(it, connection_module.Resource.BROKER, ["1"], []),
+    "ListOffsets": lambda it: list_offsets(it, HIGH_WATERMARK, {}),
+    "response time": response_micros,
+    "DescribeLogDirs": describe_directories,
+    "DescribeQuorum": describe_quorum,
+    "groups": list_groups,
+    "descriptions of groups": lambda it: describe_groups(it, {"g": DescribedGroup("classic", "")}),
+    "transactions": open_transactions,
+    "producers": lambda it: describe_producers(it, {"t": [0]}),
+    "features": describe_features,
+    "reassignments": lambda it: listed(it, 1.0),
+    "cluster": _cluster_id,
+    "brokers": _brokers,
+    "leader": lambda it: _quorum(it, "", ANYBODY),
+    "KRaft snapshot": lambda it: messages.fetch(it, cluster_id="c", leader_epoch=1, snapshot=LogEnd(1, 1)),
+    "view": lambda it: ConnectedBrokers(lambda *_, **__: it, cluster="c", seconds=1).view(it),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("versions", [NEWER, NONE], ids=["newer", "none"])
+def test_a_node_that_supports_only_newer_versions_or_none_is_refused_or_has_nothing(
+    address: Address, question: str, versions: dict[int, tuple[int, int]]
+) -> None:
+    """No other error: that would end the program, and with it what other nodes answer."""
+    connection = Connection(address, Security())
+    connection._versions = versions
+    with suppress(ServiceRefused):
+        QUESTIONS[question](connection)
