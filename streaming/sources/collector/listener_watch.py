@@ -110,7 +110,7 @@ class ListenerWatch:
         Of brokers the samples report it, which are asked earlier.
         """
         before, responding = self.responders, [listener for listener, reason in self.answers.items() if not reason]
-        kept = {listener: by for listener, by in before.items() if self.answers.get(listener)}
+        kept = {listener: by for listener, by in before.items() if listener in self.answers}
         self.responders = {**kept, **responders_at(responding, self._settings, self._peers)}
         for listener, by in self.responders.items():
             last = before.get(listener)
