@@ -44,11 +44,17 @@ def test_another_broker_is_named(fake_kafka: Make, prepared: Callable[[FakeKafka
         require(connected(cluster, 2), ONE)
 
 
-def test_another_broker_of_kafka_4_4_is_another_one_though_it_may_not_say_its_id(fake_kafka: Make) -> None:
+def test_another_broker_of_kafka_4_4_is_named_without_a_permission(fake_kafka: Make) -> None:
     cluster = of_kafka_4_4(fake_kafka())
     cluster.denies_broker_configs = True
-    with pytest.raises(WrongNode, match=r"the address of broker 1, .*, leads to another broker, so nothing"):
+    with pytest.raises(WrongNode, match=r"the address of broker 1, .*, leads to broker 3, so nothing"):
+        require(connected(cluster, 3), ONE)
+    cluster.cluster_ids[2] = OTHER_CLUSTER
+    with pytest.raises(WrongNode, match=rf"leads to broker 2 of another cluster, {OTHER_CLUSTER}, so nothing"):
         require(connected(cluster, 2), ONE)
+    cluster.view.brokers.remove(3)  # it lists only others
+    with pytest.raises(WrongNode, match=r"leads to another broker, so nothing"):
+        require(connected(cluster, 3), ONE)
 
 
 def test_without_the_permission_it_is_unknown_who_answers_before_kafka_4_4(fake_kafka: Make) -> None:

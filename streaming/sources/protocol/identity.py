@@ -4,7 +4,8 @@ No answer of Kafka names who gave it, and an address may lead elsewhere: crossed
 in front of all brokers, a port of another cluster. So it is asked once per connection, before anything else is booked:
 
 - ApiVersions 5 (KIP-1242, Kafka 4.4) carries the cluster's id and the node's; another broker refuses it. It needs no
-  permission. Controllers support this version and check nothing, so it proves nothing there.
+  permission; which one it is, is found by asking in the name of the others. Controllers support this version and
+  check nothing, so it proves nothing there.
 - Otherwise DescribeConfigs of the node by its id, which only that node answers; another one refuses it, and says its
   own id. Brokers since Kafka 0.11, controllers since 3.7. Requires DescribeConfigs on the cluster.
 - The cluster's id is in Metadata of brokers and, since 3.7, in DescribeCluster of controllers (KIP-919), for which no
@@ -40,6 +41,8 @@ from streaming.sources.protocol.connection import (
 from streaming.sources.protocol.primitives import INT16, INT32
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streaming.sources.protocol.addresses import Address
     from streaming.sources.protocol.connection import Connection
 
@@ -53,6 +56,8 @@ _DESCRIBE_CLUSTER: Final = 1  # the first version that controllers answer
 _CONTROLLERS: Final = 2  # the kind of node that DescribeCluster is meant for
 _FETCH_SNAPSHOT: Final = 59
 _FETCH_SNAPSHOT_NEWEST: Final = 1
+_MOST_ASKED: Final = 100
+"""Brokers in whose place another one may stand that does not say its id otherwise."""
 _OWN_IDS: Final = ("node.id", "broker.id")
 _NOBODY: Final = -1
 _EXPECTED_ID: Final = re.compile(r"\bexpected (\d{1,10})\b")
@@ -154,12 +159,15 @@ def responder(connection: Connection, meant: Node, *, known_cluster: str | None 
     is_accepted = _is_accepted(connection, meant) if is_of_role and role is Role.BROKER else None
     if is_accepted:
         return Responder(meant, True, meant.id, meant.cluster_id, role)
-    cluster_id = known_cluster or _cluster_of(connection, role)
+    cluster_id, listed = (known_cluster, ()) if known_cluster else _cluster_of(connection, role)
     is_of_cluster = cluster_id is None or cluster_id == meant.cluster_id
     if meant.id is None and is_of_role and is_of_cluster:
         why = "" if cluster_id is not None else "it does not say of which cluster it is"
         return Responder(meant, None if why else True, None, cluster_id, role, why)
     node_id, why = _id_of(connection, meant.id)
+    if node_id is None and is_accepted is False:
+        others = (Node(role, each, cluster_id or meant.cluster_id) for each in listed[:_MOST_ASKED])
+        node_id = next((other.id for other in others if _is_accepted(connection, other)), None)
     if is_of_role and is_of_cluster and is_accepted is None:
         return Responder(meant, None if node_id is None else node_id == meant.id, node_id, cluster_id, role, why)
     return Responder(meant, False, node_id, cluster_id, role)
@@ -192,18 +200,22 @@ class _ErrorOfVersions:
         return SimpleNamespace(header=SimpleNamespace(correlation_id=correlation), error=error)
 
 
-def _cluster_of(connection: Connection, role: Role) -> str | None:
-    """Return the id of the cluster of the node; None if it does not say."""
+def _cluster_of(connection: Connection, role: Role) -> tuple[str | None, Sequence[int]]:
+    """Return the id of the cluster of the node, None if it does not say, and the nodes of its role that it lists."""
     if role is Role.BROKER:
         version = connection.newest(MetadataRequest.API_KEY, _METADATA_NEWEST)
         if version < _METADATA_WITH_CLUSTER:
-            return None
+            return None, ()
         request: Any = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
-        return connection.call(request, MetadataResponse, lambda answer: answer.cluster_id or None)
+        return connection.call(
+            request,
+            MetadataResponse,
+            lambda answer: (answer.cluster_id or None, [one.node_id for one in answer.brokers]),
+        )
     if connection.newest(DescribeClusterRequest.API_KEY, _DESCRIBE_CLUSTER) < _DESCRIBE_CLUSTER:
-        return None
+        return None, ()
     request = DescribeClusterRequest(version=_DESCRIBE_CLUSTER, endpoint_type=_CONTROLLERS)
-    return connection.call(request, DescribeClusterResponse, lambda answer: answer.cluster_id or None)
+    return connection.call(request, DescribeClusterResponse, lambda answer: answer.cluster_id or None), ()
 
 
 def _id_of(connection: Connection, meant: int | None) -> tuple[int | None, str]:
