@@ -59,6 +59,13 @@ COLLECTOR_SOURCE_UP: Final = Signal(
     labels=("cluster", "source"),
     prefix="isrwatch_collector_",
 )
+LISTENER_WRONG_NODE: Final = Signal(
+    name="Listeners that lead to other nodes",
+    meaning="Whether another node answers at the address of a broker or controller, as the collector's own page says.",
+    metric="listener_wrong_node",
+    labels=("cluster", "role", "node", "address"),
+    prefix="isrwatch_collector_",
+)
 LISTENER_CERTIFICATE: Final = Signal(
     name="Certificates of listeners",
     meaning="When the certificate that each broker or controller showed the collector last expires, since 1970.",

@@ -9,13 +9,13 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import Connection
-from streaming.sources.protocol.identity import DENIED, Node, Responder, Role, WrongNode, require, responder
+from streaming.sources.protocol.identity import DENIED, NodeIdentity, Responder, Role, WrongNode, require, responder
 from streaming.sources.protocol.security import Security
 from tests.plugins.fake_kafka import CLUSTER_ID, DESCRIBE_CONFIGS, OF_KAFKA_1_0, FakeKafka
 
 Make = Callable[..., FakeKafka]
-ONE = Node(Role.BROKER, 1, CLUSTER_ID)
-ANY = Node(Role.BROKER, None, CLUSTER_ID)
+ONE = NodeIdentity(Role.BROKER, 1, CLUSTER_ID)
+ANY = NodeIdentity(Role.BROKER, None, CLUSTER_ID)
 OTHER_CLUSTER = "zzzzzzzzzzzzzzzzzzzzzg"
 
 
@@ -114,6 +114,6 @@ def test_a_controller_is_no_broker(fake_kafka: Make) -> None:
     cluster.ids[1] = 101
     with pytest.raises(WrongNode, match=r"the address of broker 1, .*, leads to controller 101, so"):
         require(connected(cluster), ONE)
-    assert responder(connected(cluster), Node(Role.CONTROLLER, 101, CLUSTER_ID)).is_meant is True
+    assert responder(connected(cluster), NodeIdentity(Role.CONTROLLER, 101, CLUSTER_ID)).is_meant is True
     with pytest.raises(WrongNode, match=r"the address of controller 102, .*, leads to controller 101, so"):
-        require(connected(cluster), Node(Role.CONTROLLER, 102, CLUSTER_ID))
+        require(connected(cluster), NodeIdentity(Role.CONTROLLER, 102, CLUSTER_ID))

@@ -99,9 +99,9 @@ class ListenerWatch:
         before, self.answers = self.answers, ask_all(self._current(), self._dials)
         for listener, reason in self.answers.items():
             if reason and not before.get(listener):
-                self._report(f"{self._named(listener)} does not respond: {reason}")
+                self._report(f"{self._described(listener)} does not respond: {reason}")
             elif before.get(listener) and not reason:
-                self._report(f"{self._named(listener)} responds again")
+                self._report(f"{self._described(listener)} responds again")
         self._identify()
 
     def _identify(self) -> None:
@@ -120,7 +120,7 @@ class ListenerWatch:
                 leads = f"the address of {by.meant}, {listener.address}, leads to that controller again"
                 self._report(leads if by.is_meant else str(refusal))
 
-    def _named(self, listener: Listener) -> str:
+    def _described(self, listener: Listener) -> str:
         """Name a listener, and who answered there if that was another node."""
         by = self.responders.get(listener)
         if by is None or by.is_meant is not False:

@@ -1,10 +1,10 @@
-"""Which node answers on a connection: the one that is meant, another one, or nobody can say.
+"""The node that answers on a connection: the one that is meant, another one, or one that does not say who it is.
 
 No answer of Kafka names who gave it, and an address may lead elsewhere: crossed or recycled addresses, a load balancer
 in front of all brokers, a port of another cluster. So it is asked once per connection, before anything else is booked:
 
 - ApiVersions 5 (KIP-1242, Kafka 4.4) carries the cluster's id and the node's; another broker refuses it. It needs no
-  permission; which one it is, is found by asking in the name of the others. Controllers support this version and
+  permission; which one it is shows when it is asked for each of the others. Controllers support this version and
   check nothing, so it proves nothing there.
 - Otherwise DescribeConfigs of the node by its id, which only that node answers; another one refuses it, and says its
   own id. Brokers since Kafka 0.11, controllers since 3.7. Requires DescribeConfigs on the cluster.
@@ -73,7 +73,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeIdentity:
     """A node of a cluster; ``id`` is None where any of its brokers may answer."""
 
     role: Role
@@ -97,7 +97,7 @@ class Responder:
         why_unknown: why it is unknown, the end of a sentence.
     """
 
-    meant: Node
+    meant: NodeIdentity
     is_meant: bool | None
     node_id: int | None
     cluster_id: str | None
@@ -123,7 +123,7 @@ class WrongNode(ServiceRefused):
         )
 
 
-def require(connection: Connection, meant: Node) -> Responder:
+def require(connection: Connection, meant: NodeIdentity) -> Responder:
     """Return who answers, if that is the node that is meant, or unknown.
 
     Raises:
@@ -144,10 +144,10 @@ def require_cluster(connection: Connection, cluster_id: str | None) -> None:
         ConnectionRefused: it does not respond.
     """
     if cluster_id is not None:
-        require(connection, Node(Role.BROKER, None, cluster_id))
+        require(connection, NodeIdentity(Role.BROKER, None, cluster_id))
 
 
-def responder(connection: Connection, meant: Node, *, known_cluster: str | None = None) -> Responder:
+def responder(connection: Connection, meant: NodeIdentity, *, known_cluster: str | None = None) -> Responder:
     """Ask which node answers; ``known_cluster`` is what it has said on this connection of its cluster.
 
     Raises:
@@ -166,7 +166,7 @@ def responder(connection: Connection, meant: Node, *, known_cluster: str | None 
         return Responder(meant, None if why else True, None, cluster_id, role, why)
     node_id, why = _id_of(connection, meant.id)
     if node_id is None and is_accepted is False:
-        others = (Node(role, each, cluster_id or meant.cluster_id) for each in listed[:_MOST_ASKED])
+        others = (NodeIdentity(role, each, cluster_id or meant.cluster_id) for each in listed[:_MOST_ASKED])
         node_id = next((other.id for other in others if _is_accepted(connection, other)), None)
     if is_of_role and is_of_cluster and is_accepted is None:
         return Responder(meant, None if node_id is None else node_id == meant.id, node_id, cluster_id, role, why)
@@ -180,7 +180,7 @@ def _role_of(connection: Connection, meant: Role) -> Role:
     return meant if is_broker == is_controller else Role.BROKER if is_broker else Role.CONTROLLER
 
 
-def _is_accepted(connection: Connection, meant: Node) -> bool | None:
+def _is_accepted(connection: Connection, meant: NodeIdentity) -> bool | None:
     """Return whether a broker takes an ApiVersions request that is meant for it; None where it cannot check that."""
     key = ApiVersionsRequest.API_KEY
     if meant.id is None or connection.newest(key, CHECKING_API_VERSIONS) < CHECKING_API_VERSIONS:
