@@ -132,6 +132,10 @@ _COUNTED: Final = "1h"
 _PARTS: Final = (
     ("source_refused", "the source {{ $labels.source }} is refused or does not answer"),
     ("brokers_unseen", "brokers lack the listener by which they are asked, and their samples are missing"),
+    (
+        "wrong_node",
+        "the address of {{ $labels.role }} {{ $labels.node }} leads to another node, and nothing of it is read",
+    ),
     ("query_down", "the query {{ $labels.query }} of the job is down"),
     ("program_down", "Prometheus cannot scrape {{ $labels.instance }} of {{ $labels.job }}"),
     ("records_quarantined", "records cannot be parsed"),
@@ -151,6 +155,7 @@ def _degraded(settings: Settings) -> Rule:
     down = (
         (f"{monitor.COLLECTOR_SOURCE_UP.now(own)} == 0", "source_refused"),
         (f"{monitor.COLLECTOR_UNSEEN_BROKERS.now(own)} > 0", "brokers_unseen"),
+        (f"{monitor.LISTENER_WRONG_NODE.now(own)} == 1", "wrong_node"),
         (f"{monitor.JOB_QUERY_UP.now()} == 0", "query_down"),
         (f"{monitor.SCRAPED.now(own, _PROGRAMS)} == 0", "program_down"),
         (f"{monitor.QUARANTINED.increase(_COUNTED, own, by=('cluster',))} > 0", "records_quarantined"),

@@ -66,6 +66,13 @@ COLLECTOR_UNSEEN_BROKERS: Final = Signal(
     labels=("cluster", "source"),
     prefix="isrwatch_collector_",
 )
+LISTENER_WRONG_NODE: Final = Signal(
+    name="Listeners that lead to other nodes",
+    meaning="Whether another node answers at the address of a broker or controller, as the collector's own page says.",
+    metric="listener_wrong_node",
+    labels=("cluster", "role", "node", "address"),
+    prefix="isrwatch_collector_",
+)
 LISTENER_CERTIFICATE: Final = Signal(
     name="Certificates of listeners",
     meaning="When the first certificate of the chain that each listener showed the collector expires, since 1970.",

@@ -90,7 +90,7 @@ def without_login(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-# Whose agent answers.
+# The broker whose agent answers.
 
 
 class Hosted(NamedTuple):
@@ -104,7 +104,7 @@ class Hosted(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What an agent says of its node: its ids, none if it does not say them, and its partitions, None likewise."""
+    """Figures of an agent about its node: its ids, none if they are not given, and its partitions, None likewise."""
 
     node_ids: frozenset[int]
     hosted: Hosted | None
@@ -188,9 +188,9 @@ class AgentWatch:
 
     def doubt(self, broker: BrokerId, url: str, others: Sequence[BrokerId], says: Figures) -> Doubt | None:
         """Return why an agent is not that of a broker, None if it is, or may be; ``others`` have the same address."""
-        found = doubt_of(broker, url, others, says)
-        if found is not None or says.node_ids or says.hosted is None:
-            return found
+        doubt = doubt_of(broker, url, others, says)
+        if doubt is not None or says.node_ids or says.hosted is None:
+            return doubt
         self._count()
         if self._compared.get(broker) != self._round:
             self._compared[broker] = self._round
@@ -203,13 +203,13 @@ class AgentWatch:
             self._listed, self._round = hosted_in(view), self._round + 1
 
     def _compare(self, broker: BrokerId, url: str, says: Hosted) -> None:
-        """Compare once per count; one that nobody's agent agrees with proves nothing about whose figures are wrong."""
-        found = contradiction(broker, url, says, self._listed)
-        count = self._contradictions[broker] = 0 if found is None else self._contradictions.get(broker, 0) + 1
-        if found is None:
+        """Compare once per count; one with which no agent agrees does not prove that these figures are wrong."""
+        doubt = contradiction(broker, url, says, self._listed)
+        count = self._contradictions[broker] = 0 if doubt is None else self._contradictions.get(broker, 0) + 1
+        if doubt is None:
             self._doubts.pop(broker, None)
-        elif count >= CONTRADICTIONS and (found.is_proven or 0 in self._contradictions.values()):
-            self._doubts[broker] = found
+        elif count >= CONTRADICTIONS and (doubt.is_proven or 0 in self._contradictions.values()):
+            self._doubts[broker] = doubt
 
 
 def node_ids_in(sample: str, labels: Mapping[str, str]) -> frozenset[int]:

@@ -450,7 +450,7 @@ class BrokerExposition(NamedTuple):
 
     @property
     def figures(self) -> Figures:
-        """What shows whose exporter it is."""
+        """The figures that show whose exporter it is."""
         counts = [self.own.get(name) for name in (PARTITIONS, LEADERS)]
         return Figures(self.node_ids, None if None in counts else Hosted(*(int(each or 0) for each in counts)))
 

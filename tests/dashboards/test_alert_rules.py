@@ -170,6 +170,8 @@ DEGRADED = 'alertname="IsrwatchDegraded", severity="warning"'
          'condition="source_refused", cluster="prod", source="quorum:c1"'),
         ('isrwatch_collector_unseen_brokers{cluster="prod", source="samples:c1"}', "2x40",
          'condition="brokers_unseen", cluster="prod", source="samples:c1"'),
+        ('isrwatch_collector_listener_wrong_node{cluster="prod", role="broker", node="1", address="b:9"}', "1x40",
+         'condition="wrong_node", address="b:9", cluster="prod", node="1", role="broker"'),
         ('isrwatch_job_query_up{query="incidents"}', "0x40", 'condition="query_down", query="incidents"'),
         ('up{job="isrwatch-job", instance="j:1"}', "0x40",
          'condition="program_down", job="isrwatch-job", instance="j:1"'),

@@ -9,13 +9,13 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import Connection
-from streaming.sources.protocol.identity import DENIED, Node, Responder, Role, WrongNode, require, responder
+from streaming.sources.protocol.identity import DENIED, NodeIdentity, Responder, Role, WrongNode, require, responder
 from streaming.sources.protocol.security import Security
 from tests.plugins.fake_kafka import CLUSTER_ID, DESCRIBE_CONFIGS, OF_KAFKA_1_0, FakeKafka
 
 Make = Callable[..., FakeKafka]
-ONE = Node(Role.BROKER, 1, CLUSTER_ID)
-ANY = Node(Role.BROKER, None, CLUSTER_ID)
+ONE = NodeIdentity(Role.BROKER, 1, CLUSTER_ID)
+ANY = NodeIdentity(Role.BROKER, None, CLUSTER_ID)
 OTHER_CLUSTER = "zzzzzzzzzzzzzzzzzzzzzg"
 
 
@@ -44,11 +44,17 @@ def test_another_broker_is_named(fake_kafka: Make, prepared: Callable[[FakeKafka
         require(connected(cluster, 2), ONE)
 
 
-def test_another_broker_of_kafka_4_4_is_another_one_though_it_may_not_say_its_id(fake_kafka: Make) -> None:
+def test_another_broker_of_kafka_4_4_is_named_without_a_permission(fake_kafka: Make) -> None:
     cluster = of_kafka_4_4(fake_kafka())
     cluster.denies_broker_configs = True
-    with pytest.raises(WrongNode, match=r"the address of broker 1, .*, leads to another broker, so nothing"):
+    with pytest.raises(WrongNode, match=r"the address of broker 1, .*, leads to broker 3, so nothing"):
+        require(connected(cluster, 3), ONE)
+    cluster.cluster_ids[2] = OTHER_CLUSTER
+    with pytest.raises(WrongNode, match=rf"leads to broker 2 of another cluster, {OTHER_CLUSTER}, so nothing"):
         require(connected(cluster, 2), ONE)
+    cluster.view.brokers.remove(3)  # it lists only others
+    with pytest.raises(WrongNode, match=r"leads to another broker, so nothing"):
+        require(connected(cluster, 3), ONE)
 
 
 def test_without_the_permission_it_is_unknown_who_answers_before_kafka_4_4(fake_kafka: Make) -> None:
@@ -108,6 +114,6 @@ def test_a_controller_is_no_broker(fake_kafka: Make) -> None:
     cluster.ids[1] = 101
     with pytest.raises(WrongNode, match=r"the address of broker 1, .*, leads to controller 101, so"):
         require(connected(cluster), ONE)
-    assert responder(connected(cluster), Node(Role.CONTROLLER, 101, CLUSTER_ID)).is_meant is True
+    assert responder(connected(cluster), NodeIdentity(Role.CONTROLLER, 101, CLUSTER_ID)).is_meant is True
     with pytest.raises(WrongNode, match=r"the address of controller 102, .*, leads to controller 101, so"):
-        require(connected(cluster), Node(Role.CONTROLLER, 102, CLUSTER_ID))
+        require(connected(cluster), NodeIdentity(Role.CONTROLLER, 102, CLUSTER_ID))

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_machine import Status
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
+from streaming.sources.collector import listener_watch
 from streaming.sources.collector.listener_watch import ListenerWatch
 from streaming.sources.protocol.addresses import Peers
 from streaming.sources.protocol.identity import DENIED
@@ -118,3 +119,14 @@ def test_doctor_warns_where_a_permission_is_missing_to_know_who_answers(cluster:
     cluster.denies_broker_configs = True
     expected = f"it is unknown whether the addresses of broker 1, broker 2, broker 3 lead to them: {DENIED}"
     assert (Status.WARNING, expected) in list(CHECKS["listeners"](settings_of(cluster)))
+
+
+def test_who_answered_last_is_known_where_a_node_hangs_before_it_says_so_again(
+    cluster: FakeKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cross(cluster)
+    watch = ListenerWatch(settings_of(cluster), Peers())
+    watch.round()
+    monkeypatch.setattr(listener_watch, "responders_at", lambda *_: {})
+    watch.round()
+    assert series(watch, "listener_wrong_node") == {"1": 1, "2": 1, "3": 0}

@@ -145,9 +145,9 @@ class ListenerWatch:
         before, self.answers = self.answers, ask_all(self._current(), self._dials)
         for listener, reason in self.answers.items():
             if reason and not before.get(listener):
-                self._report(f"{self._named(listener)} does not respond: {reason}")
+                self._report(f"{self._described(listener)} does not respond: {reason}")
             elif before.get(listener) and not reason:
-                self._report(f"{self._named(listener)} responds again")
+                self._report(f"{self._described(listener)} responds again")
         self._certificates.round([listener.address for listener, reason in self.answers.items() if reason])
         self._throttling.round(monotonic())
         self._identify()
@@ -158,7 +158,7 @@ class ListenerWatch:
         Of brokers the samples report it, which are asked earlier.
         """
         before, responding = self.responders, [listener for listener, reason in self.answers.items() if not reason]
-        kept = {listener: by for listener, by in before.items() if self.answers.get(listener)}
+        kept = {listener: by for listener, by in before.items() if listener in self.answers}
         self.responders = {**kept, **responders_at(responding, self._settings, self._peers)}
         for listener, by in self.responders.items():
             last = before.get(listener)
@@ -168,7 +168,7 @@ class ListenerWatch:
                 leads = f"the address of {by.meant}, {listener.address}, leads to that controller again"
                 self._report(leads if by.is_meant else str(refusal))
 
-    def _named(self, listener: Listener) -> str:
+    def _described(self, listener: Listener) -> str:
         """Name a listener, and who answered there if that was another node."""
         by = self.responders.get(listener)
         if by is None or by.is_meant is not False:

@@ -18,7 +18,7 @@ from streaming.sources.metadata_log.opening import bootstrap_of, controller_addr
 from streaming.sources.permissions import ANYBODY
 from streaming.sources.protocol.addresses import Address, parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
-from streaming.sources.protocol.identity import Node, Role, responder
+from streaming.sources.protocol.identity import NodeIdentity, Role, responder
 from streaming.sources.protocol.security import from_client, tls_of, without_login
 from streaming.sources.protocol.tls import Tls
 
@@ -104,14 +104,14 @@ def logins_of(settings: Settings, peers: Peers) -> dict[Role, Dial]:
 
 
 def responders_at(listeners: Iterable[Listener], settings: Settings, peers: Peers) -> dict[Listener, Responder]:
-    """Ask the brokers and controllers at listeners who they are; without those that do not respond, or to nobody."""
+    """Ask the brokers and controllers at listeners who they are; none is returned for one that does not respond."""
     try:
         dials, cluster_id = logins_of(settings, peers), bootstrap_of(settings, peers).cluster_id()
     except (ConfigurationError, ConnectionRefused):  # other sources report why
         return {}
 
     def ask(listener: Listener) -> Responder | None:
-        meant = Node(listener.role, int(listener.node), cluster_id)
+        meant = NodeIdentity(listener.role, int(listener.node), cluster_id)
         try:
             with closing(dials[listener.role](listener.address, response_seconds=SECONDS)) as connection:
                 return responder(connection, meant)
@@ -119,7 +119,7 @@ def responders_at(listeners: Iterable[Listener], settings: Settings, peers: Peer
             return None
 
     asked = _each(ask, (each for each in listeners if each.role in dials))
-    return {listener: found for listener, found in asked.items() if found is not None}
+    return {listener: by for listener, by in asked.items() if by is not None}
 
 
 def own_expiries(settings: Settings) -> dict[str, float]:

@@ -257,13 +257,13 @@ class MetadataState:
     def learn_listener(self, advertised: Mapping[int, tuple[str, int]]) -> None:
         """Find the listener whose addresses brokers advertise to us; ``advertised`` are those, by broker."""
         self._advertised = advertised
-        named = Counter(
+        counts = Counter(
             each.listener
             for broker, record in self.brokers.items()
             for each in record.end_points
             if advertised.get(broker) == (each.host, each.port)
         )
-        self._listener = max(sorted(named), key=named.__getitem__, default=None)
+        self._listener = max(sorted(counts), key=counts.__getitem__, default=None)
 
     def labelled(self, record: RegisterBroker) -> RegisterBroker:
         """Return a registration with the address of the listener that is used; without one if it does not have that."""
@@ -543,12 +543,10 @@ def _rows(records: Iterable[Partition] | Iterable[RegisterBroker], names: Iterab
 
 
 def _records(cls: type[R], names: tuple[str, ...], header: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[R]:
-    found = tuple(header)
-    if not found or found != names[: len(found)]:  # fields that were added since have their defaults
+    kept = tuple(header)
+    if not kept or kept != names[: len(kept)]:  # fields that were added since have their defaults
         raise ValueError(f"fields of {cls.__name__} are {', '.join(header)}")
     return [
-        cls(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in zip(found, row, strict=True)}
-        )
+        cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in zip(kept, row, strict=True)})
         for row in rows
     ]

@@ -20,7 +20,7 @@ from streaming.errors import ConnectionRefused, InvalidObservation
 from streaming.sources.polling.view import ClusterView, PartitionView, in_order, with_leaders, without_listener
 from streaming.sources.protocol import identity
 from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused
-from streaming.sources.protocol.identity import Node, Role
+from streaming.sources.protocol.identity import NodeIdentity, Role
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, ByteReader
 from streaming.sources.source import monotonic
 
@@ -191,7 +191,7 @@ class ConnectedBroker:
         """Return the broker that answers; its address may lead to another one, so two may be the same."""
         if view.answered_by < 0:
             return view.answered_by
-        meant = Node(Role.BROKER, view.answered_by, view.cluster_id)
+        meant = NodeIdentity(Role.BROKER, view.answered_by, view.cluster_id)
         by = identity.responder(self._connection, meant, known_cluster=view.cluster_id)
         return view.answered_by if by.is_meant is not False else self._stranger if by.node_id is None else by.node_id
 

@@ -25,7 +25,7 @@ from streaming.sources.polling.view import (
 )
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import ServiceRefused
-from streaming.sources.protocol.identity import Node, Responder, Role, WrongNode
+from streaming.sources.protocol.identity import NodeIdentity, Responder, Role, WrongNode
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ class OwnCluster:
         self._others += 1
         if address not in advertised and self._answered:
             return several_clusters({**self._answered, address: view.cluster_id})
-        meant, answered_by = Node(Role.BROKER, None, str(self._id)), view.answered_by
+        meant, answered_by = NodeIdentity(Role.BROKER, None, str(self._id)), view.answered_by
         by = Responder(meant, False, answered_by if answered_by >= 0 else None, view.cluster_id, Role.BROKER)
         return WrongNode(address, by)
 

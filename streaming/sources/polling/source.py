@@ -149,7 +149,7 @@ class AdminSource:
 
     @property
     def view(self) -> ClusterView | None:
-        """What was polled last; None before that."""
+        """The last view; None before the first."""
         return None if self._last is None else self._last.view
 
     def request_full_report(self) -> None:

@@ -1,10 +1,11 @@
-"""Which node answers on a connection: the one that is meant, another one, or nobody can say.
+"""The node that answers on a connection: the one that is meant, another one, or one that does not say who it is.
 
 No answer of Kafka names who gave it, and an address may lead elsewhere: crossed or recycled addresses, a load balancer
 in front of all brokers, a port of another cluster. So it is asked once per connection, before anything else is booked:
 
 - ApiVersions 5 (KIP-1242, Kafka 4.4) carries the cluster's id and the node's; another broker refuses it. It needs no
-  permission. Controllers support this version and check nothing, so it proves nothing there.
+  permission; which one it is shows when it is asked for each of the others. Controllers support this version and
+  check nothing, so it proves nothing there.
 - Otherwise DescribeConfigs of the node by its id, which only that node answers; another one refuses it, and says its
   own id. Brokers since Kafka 0.11, controllers since 3.7. Requires DescribeConfigs on the cluster.
 - The cluster's id is in Metadata of brokers and, since 3.7, in DescribeCluster of controllers (KIP-919), for which no
@@ -40,6 +41,8 @@ from streaming.sources.protocol.connection import (
 from streaming.sources.protocol.primitives import INT16, INT32
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streaming.sources.protocol.addresses import Address
     from streaming.sources.protocol.connection import Connection
 
@@ -53,6 +56,8 @@ _DESCRIBE_CLUSTER: Final = 1  # the first version that controllers answer
 _CONTROLLERS: Final = 2  # the kind of node that DescribeCluster is meant for
 _FETCH_SNAPSHOT: Final = 59
 _FETCH_SNAPSHOT_NEWEST: Final = 1
+_MOST_ASKED: Final = 100
+"""Brokers in whose place another one may stand that does not say its id otherwise."""
 _OWN_IDS: Final = ("node.id", "broker.id")
 _NOBODY: Final = -1
 _EXPECTED_ID: Final = re.compile(r"\bexpected (\d{1,10})\b")
@@ -68,7 +73,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeIdentity:
     """A node of a cluster; ``id`` is None where any of its brokers may answer."""
 
     role: Role
@@ -92,7 +97,7 @@ class Responder:
         why_unknown: why it is unknown, the end of a sentence.
     """
 
-    meant: Node
+    meant: NodeIdentity
     is_meant: bool | None
     node_id: int | None
     cluster_id: str | None
@@ -118,7 +123,7 @@ class WrongNode(ServiceRefused):
         )
 
 
-def require(connection: Connection, meant: Node) -> Responder:
+def require(connection: Connection, meant: NodeIdentity) -> Responder:
     """Return who answers, if that is the node that is meant, or unknown.
 
     Raises:
@@ -139,10 +144,10 @@ def require_cluster(connection: Connection, cluster_id: str | None) -> None:
         ConnectionRefused: it does not respond.
     """
     if cluster_id is not None:
-        require(connection, Node(Role.BROKER, None, cluster_id))
+        require(connection, NodeIdentity(Role.BROKER, None, cluster_id))
 
 
-def responder(connection: Connection, meant: Node, *, known_cluster: str | None = None) -> Responder:
+def responder(connection: Connection, meant: NodeIdentity, *, known_cluster: str | None = None) -> Responder:
     """Ask which node answers; ``known_cluster`` is what it has said on this connection of its cluster.
 
     Raises:
@@ -154,12 +159,15 @@ def responder(connection: Connection, meant: Node, *, known_cluster: str | None 
     is_accepted = _is_accepted(connection, meant) if is_of_role and role is Role.BROKER else None
     if is_accepted:
         return Responder(meant, True, meant.id, meant.cluster_id, role)
-    cluster_id = known_cluster or _cluster_of(connection, role)
+    cluster_id, listed = (known_cluster, ()) if known_cluster else _cluster_of(connection, role)
     is_of_cluster = cluster_id is None or cluster_id == meant.cluster_id
     if meant.id is None and is_of_role and is_of_cluster:
         why = "" if cluster_id is not None else "it does not say of which cluster it is"
         return Responder(meant, None if why else True, None, cluster_id, role, why)
     node_id, why = _id_of(connection, meant.id)
+    if node_id is None and is_accepted is False:
+        others = (NodeIdentity(role, each, cluster_id or meant.cluster_id) for each in listed[:_MOST_ASKED])
+        node_id = next((other.id for other in others if _is_accepted(connection, other)), None)
     if is_of_role and is_of_cluster and is_accepted is None:
         return Responder(meant, None if node_id is None else node_id == meant.id, node_id, cluster_id, role, why)
     return Responder(meant, False, node_id, cluster_id, role)
@@ -172,7 +180,7 @@ def _role_of(connection: Connection, meant: Role) -> Role:
     return meant if is_broker == is_controller else Role.BROKER if is_broker else Role.CONTROLLER
 
 
-def _is_accepted(connection: Connection, meant: Node) -> bool | None:
+def _is_accepted(connection: Connection, meant: NodeIdentity) -> bool | None:
     """Return whether a broker takes an ApiVersions request that is meant for it; None where it cannot check that."""
     key = ApiVersionsRequest.API_KEY
     if meant.id is None or connection.newest(key, CHECKING_API_VERSIONS) < CHECKING_API_VERSIONS:
@@ -192,18 +200,22 @@ class _ErrorOfVersions:
         return SimpleNamespace(header=SimpleNamespace(correlation_id=correlation), error=error)
 
 
-def _cluster_of(connection: Connection, role: Role) -> str | None:
-    """Return the id of the cluster of the node; None if it does not say."""
+def _cluster_of(connection: Connection, role: Role) -> tuple[str | None, Sequence[int]]:
+    """Return the id of the cluster of the node, None if it does not say, and the nodes of its role that it lists."""
     if role is Role.BROKER:
         version = connection.newest(MetadataRequest.API_KEY, _METADATA_NEWEST)
         if version < _METADATA_WITH_CLUSTER:
-            return None
+            return None, ()
         request: Any = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
-        return connection.call(request, MetadataResponse, lambda answer: answer.cluster_id or None)
+        return connection.call(
+            request,
+            MetadataResponse,
+            lambda answer: (answer.cluster_id or None, [one.node_id for one in answer.brokers]),
+        )
     if connection.newest(DescribeClusterRequest.API_KEY, _DESCRIBE_CLUSTER) < _DESCRIBE_CLUSTER:
-        return None
+        return None, ()
     request = DescribeClusterRequest(version=_DESCRIBE_CLUSTER, endpoint_type=_CONTROLLERS)
-    return connection.call(request, DescribeClusterResponse, lambda answer: answer.cluster_id or None)
+    return connection.call(request, DescribeClusterResponse, lambda answer: answer.cluster_id or None), ()
 
 
 def _id_of(connection: Connection, meant: int | None) -> tuple[int | None, str]:

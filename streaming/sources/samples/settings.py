@@ -12,7 +12,7 @@ from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, TopicsSettingsO
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, PermissionDenied
 from streaming.sources.protocol.connection import CLIENT_ID, CLUSTER_AUTHORIZATION_FAILED, Resource, describe_configs
-from streaming.sources.protocol.identity import Node, Role, require
+from streaming.sources.protocol.identity import NodeIdentity, Role, require
 from streaming.sources.samples.kind import NEVER, AnswerContent
 from streaming.sources.source import AT_ONCE, Timer
 
@@ -86,7 +86,7 @@ class SettingsKind:
         """Ask every broker for its own, and one for those of the topics; where it does not answer the next one."""
         if self._due.take_due(moment):
             for broker in view.brokers:
-                ask(BROKERS, broker, partial(_of_broker, Node(Role.BROKER, broker, view.cluster_id)))
+                ask(BROKERS, broker, partial(_of_broker, NodeIdentity(Role.BROKER, broker, view.cluster_id)))
             self._turn += 1
             self._unasked, self._topics_at = _rotated(list(view.brokers), self._turn), AT_ONCE
         if moment >= self._topics_at:
@@ -128,7 +128,7 @@ def _of_topics(topic_ids: Mapping[str, TopicId], connection: Connection) -> Topi
     return TopicsAnswer(topic_ids, described)
 
 
-def _of_broker(broker: Node, connection: Connection) -> BrokerSettingsAnswer:
+def _of_broker(broker: NodeIdentity, connection: Connection) -> BrokerSettingsAnswer:
     """Ask a broker about itself, which also proves each time that a connection still leads to it."""
     keys = [key for key, _ in _OF_BROKER.values()]
     described = describe_configs(connection, Resource.BROKER, [str(broker.id)], keys)[str(broker.id)]

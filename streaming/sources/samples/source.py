@@ -20,7 +20,7 @@ from streaming.sources.polling.metadata import AddressRotation
 from streaming.sources.polling.unseen import listener_name, unseen_sentence
 from streaming.sources.protocol.addresses import Address, Peers, parse_servers
 from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused, dialer
-from streaming.sources.protocol.identity import Node, Role, WrongNode, require
+from streaming.sources.protocol.identity import NodeIdentity, Role, WrongNode, require
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups.groups import GroupsKind
@@ -141,7 +141,7 @@ class SamplesSource:
         """Check that a broker answers at its address; who answers for the view may be any."""
         view = self._view
         if broker >= 0 and view is not None:
-            require(connection, Node(Role.BROKER, broker, view.cluster_id))
+            require(connection, NodeIdentity(Role.BROKER, broker, view.cluster_id))
 
     def _ask_due(self, skew: int) -> None:
         moment = monotonic()
