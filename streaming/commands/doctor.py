@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streaming.settings import Settings
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.protocol.addresses import Address
+    from streaming.sources.protocol.quorum_messages import QuorumMember
 
 _STYLE: Final = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red", Status.SKIPPED: "dim"}
 
@@ -270,8 +271,11 @@ def _of_voters(settings: Settings) -> Iterator[str]:
                 f"controller {voter} is a voter, and has no address in cluster.controllers.addresses: while it "
                 "leads, the metadata log cannot be read; add it"
             )
-        members = replaced(quorum.members, lambda each: Member(each.node, each.directory_id, each.is_voter, 0))
-        for node, (voter_of, observer) in members.items():
+
+        def member(each: QuorumMember) -> Member:
+            return Member(each.node, each.directory_id, each.is_voter, 0, each.last_caught_up_ms)
+
+        for node, (voter_of, observer) in replaced(quorum.members, member).items():
             yield replaced_sentence(node, voter_of.directory_id, observer.directory_id)
 
 

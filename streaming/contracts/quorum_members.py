@@ -23,12 +23,14 @@ class Member(NamedTuple):
         directory_id: of its metadata log; None where it is not reported.
         is_voter: otherwise it is an observer.
         at: when it was reported; the members of one answer have one time.
+        caught_up_at: up to when it has the log, by the leader's clock; None while it is not known to.
     """
 
     node: Hashable
     directory_id: str | None
     is_voter: bool
     at: int
+    caught_up_at: int | None
 
 
 def by_node(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, T]:
@@ -43,18 +45,23 @@ def by_node(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, T]:
 
 
 def replaced(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, tuple[T, T]]:
-    """Return each voter whose directory is gone, by node, with the observer that runs in its place."""
+    """Return each voter whose directory is gone, by node, with the observer that runs in its place.
+
+    The other way round, of a vote that was taken away, the leader still lists the old directory for minutes.
+    """
     listed = list(rows)
     voters = {node: row for node, row in by_node(listed, member).items() if member(row).is_voter}
     return {
-        each.node: (voter, row)
+        observer.node: (voters[observer.node], row)
         for row in listed
-        for each in [member(row)]
-        if not each.is_voter
-        and (voter := voters.get(each.node)) is not None
-        and (each.at, each.directory_id) != (member(voter).at, member(voter).directory_id)
-        and each.at == member(voter).at
+        for observer in [member(row)]
+        if observer.node in voters and _is_in_place_of(observer, member(voters[observer.node]))
     }
+
+
+def _is_in_place_of(observer: Member, voter: Member) -> bool:
+    is_other = not observer.is_voter and observer.at == voter.at and observer.directory_id != voter.directory_id
+    return is_other and observer.caught_up_at is not None and observer.caught_up_at > (voter.caught_up_at or 0)
 
 
 def _rank(member: Member) -> tuple[int, bool]:
