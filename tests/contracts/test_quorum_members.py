@@ -59,9 +59,7 @@ def test_a_directory_whose_vote_was_taken_away_is_not_in_place_of_the_new_one() 
     voter, listed_still = {**ALIVE, "is_voter": True}, {**GONE, "is_voter": False}
     assert replaced([row(101), listed_still, voter], member) == {}
     assert behind(row(101), listed_still, voter)["102"] is False
-    assert replaced([row(101), GONE, {**ALIVE, "last_caught_up_at": None}], member) == {}, (
-        "it may be the one that is gone"
-    )
+    assert replaced([row(101), GONE, {**ALIVE, "last_caught_up_at": None}], member) == {}, "it may be gone itself"
 
 
 def test_without_directory_ids_nothing_is_gone() -> None:
