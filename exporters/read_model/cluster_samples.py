@@ -104,7 +104,7 @@ class QuorumMemberRow(NamedTuple):
 
 
 def member_of(row: QuorumMemberRow) -> Member:
-    """Return what tells a row from others."""
+    """Return what distinguishes a row from others."""
     return Member(row.node, row.directory_id, row.is_voter, row.collected_at, row.last_caught_up_at)
 
 

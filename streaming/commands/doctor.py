@@ -300,11 +300,11 @@ def _of_upgrade(settings: Settings, full: Sequence[Observation]) -> Iterator[str
             if isinstance(one, ControllerObserved)
             for node, level in zip(one.registered or (), one.registered_levels or (), strict=True)
         ]
-        found = blockers([*controllers, *brokers], min(levels, default=0))
-        if found and min(levels, default=0) > finalized:
+        blocking = blockers([*controllers, *brokers], min(levels, default=0))
+        if blocking and min(levels, default=0) > finalized:
             yield (
-                f"the registration of {' and of '.join(map(blocks, found))} blocks the upgrade of metadata.version "
-                f"from {finalized} to {min(levels)}: {'; '.join(unblocked_by(found, finalized))}"
+                f"the registration of {' and of '.join(map(blocks, blocking))} blocks the upgrade of metadata.version "
+                f"from {finalized} to {min(levels)}: {'; '.join(unblocked_by(blocking, finalized))}"
             )
 
 

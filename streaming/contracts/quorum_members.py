@@ -1,8 +1,8 @@
 """Members of the metadata quorum by directory id (KIP-853): one node may be in it twice. Pure.
 
 A voter is a node with the directory that it had when it was made a voter. One whose disk is replaced, or wiped, comes
-back with another directory: as an observer, and its vote stays with the directory that is gone, which nobody has. Until
-that is removed the quorum has a voter that never catches up.
+back with another directory: as an observer, and its vote stays with the directory that is gone. Until that is removed
+the quorum has a voter that never catches up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Member(NamedTuple):
-    """What tells members apart.
+    """Identity of a member, and what else distinguishes it.
 
     Attributes:
         node: a controller or a broker, of whichever cluster.
@@ -35,13 +35,13 @@ class Member(NamedTuple):
 
 def by_node(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, T]:
     """Return one row of each node: of its newest answer, and of two in that the voter's."""
-    found: dict[Any, T] = {}
+    chosen: dict[Any, T] = {}
     for row in rows:
         each = member(row)
-        before = found.get(each.node)
+        before = chosen.get(each.node)
         if before is None or (each.at, each.is_voter) > _rank(member(before)):
-            found[each.node] = row
-    return found
+            chosen[each.node] = row
+    return chosen
 
 
 def replaced(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, tuple[T, T]]:

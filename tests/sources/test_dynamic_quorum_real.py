@@ -47,9 +47,9 @@ class DynamicSandbox(Sandbox):
     def wipe(self, node: int) -> None:
         """Replace the disk of a controller."""
         self.stop(node)
-        self.format_anew(node)
+        self.start_empty(node)
 
-    def format_anew(self, node: int) -> None:
+    def start_empty(self, node: int) -> None:
         """Start a controller that is stopped, as an observer on an empty disk."""
         shutil.rmtree(self._nodes[node].data)
         self.format_node(node, "--no-initial-controllers", *self._options)
@@ -137,7 +137,7 @@ def test_the_quorum_of_a_real_cluster_whose_leader_or_disk_is_missing() -> None:
         assert warnings(settings) == []
 
 
-def test_the_registration_of_a_controller_that_is_gone_blocks_the_upgrade_until_it_registers_anew() -> None:
+def test_the_registration_of_a_controller_that_is_gone_blocks_the_upgrade_until_it_registers_again() -> None:
     release = ("--release-version", "3.9-IV0")
     plan = plan_cluster(brokers=1, controllers=2)
     voter, ghost = plan.controllers
@@ -153,6 +153,6 @@ def test_the_registration_of_a_controller_that_is_gone_blocks_the_upgrade_until_
         assert f"start a controller of the new version with the id {ghost} once, as an observer" in said
         assert f"Controller {ghost} does not support this feature" in upgrade(cluster)
 
-        cluster.format_anew(ghost)
+        cluster.start_empty(ghost)
         assert eventually(lambda: warnings(settings), lambda found: not found) == []
         assert "metadata.version was upgraded to 30" in upgrade(cluster)

@@ -509,12 +509,15 @@ def _rows(records: Iterable[Partition] | Iterable[RegisterBroker], names: Iterab
 
 
 def _records(cls: type[R], names: tuple[str, ...], header: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[R]:
-    found = tuple(header)
-    if not found or found != names[: len(found)]:  # fields that were added since have their defaults
+    header = tuple(header)
+    if not header or header != names[: len(header)]:  # fields that were added since have their defaults
         raise ValueError(f"fields of {cls.__name__} are {', '.join(header)}")
     return [
         cls(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in zip(found, row, strict=True)}
+            **{
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in zip(header, row, strict=True)
+            }
         )
         for row in rows
     ]
