@@ -14,12 +14,18 @@ import pytest
 from deploy.sandbox import Sandbox, plan_cluster
 from deploy.sandbox.plan import Plan, random_id, write_plan
 from streaming.commands.doctor import CHECKS
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import ControllerObserved
 from streaming.contracts.quorum_members import Member, replaced, replaced_sentence
 from streaming.runtime.jars import jar_paths
 from streaming.runtime.java import find_java
 from streaming.settings import ClusterSettings, ControllersSettings, Settings
-from streaming.sources.metadata_log.opening import bootstrap_of
+from streaming.sources.metadata_log.opening import bootstrap_of, open_voters
+from streaming.sources.protocol.addresses import Address
+from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.quorum_messages import Quorum, QuorumMember
+from streaming.sources.protocol.security import Security
+from streaming.sources.samples.directories import Directory, describe_directories
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 _STORAGE, _QUORUM = "kafka.tools.StorageTool", "org.apache.kafka.tools.MetadataQuorumCommand"
@@ -40,6 +46,9 @@ class DynamicSandbox(Sandbox):
         own["controller.quorum.bootstrap.servers"] = servers
         if node in self.plan.controllers:
             own["advertised.listeners"] = own["listeners"]
+        else:
+            own["cordoned.log.dirs"] = cordoned = f"{own['log.dirs']}-cordoned"
+            own["log.dirs"] += f",{cordoned}"
         self._nodes[node].write_properties(own)
         tool = [_STORAGE, "format", "-t", self.plan.cluster_id, "-c", str(self._nodes[node].properties_file), *options]
         subprocess.run([*(java or self._java(96)), *tool], capture_output=True, text=True, check=True)
@@ -80,6 +89,20 @@ def eventually(state: Callable[[], Any], enough: Callable[[Any], object], second
         assert time.monotonic() < deadline, found
         time.sleep(1)
     return found
+
+
+def led(settings: Settings) -> list[bool | None]:
+    """Whether brokers name a leader of the quorum, as the source of the voters reports it."""
+    seen = open_voters(settings).poll(Micros(time.time_ns() // 1_000))
+    return [each.is_led for each in seen if isinstance(each, ControllerObserved)]
+
+
+def directories_of(cluster: Sandbox) -> list[Directory]:
+    connection = dialer(Security())(Address("127.0.0.1", cluster.plan.brokers[1].client), response_seconds=5.0)
+    try:
+        return sorted(describe_directories(connection))
+    finally:
+        connection.close()
 
 
 def gone(quorum: Quorum) -> dict[Any, Any]:
@@ -135,6 +158,12 @@ def test_the_quorum_of_a_real_cluster_whose_leader_or_disk_is_missing() -> None:
         (again,) = (each.directory_id for each in healed.members if each.node == victim and each.is_voter)
         assert again == observer.directory_id
         assert warnings(settings) == []
+        assert [directory.is_cordoned for directory in directories_of(cluster)] == [False, True]
+
+        assert led(settings) == [True]
+        for node in {*cluster.directories} - {healed.leader.node}:
+            cluster.kill(node)
+        assert eventually(lambda: led(settings), lambda found: found == [False]) == [False], "brokers name no leader"
 
 
 def test_the_registration_of_a_controller_that_is_gone_blocks_the_upgrade_until_it_registers_again() -> None:
