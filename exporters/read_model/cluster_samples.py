@@ -104,8 +104,8 @@ class QuorumMemberRow(NamedTuple):
 
 
 def member_of(row: QuorumMemberRow) -> Member:
-    """Return what tells a row from others."""
-    return Member(row.node, row.directory_id, row.is_voter, row.collected_at)
+    """Return what distinguishes a row from others."""
+    return Member(row.node, row.directory_id, row.is_voter, row.collected_at, row.last_caught_up_at)
 
 
 def behind_seconds(caught_up_at: int | None, leader_caught_up_at: int | None) -> float | None:

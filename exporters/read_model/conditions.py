@@ -293,7 +293,7 @@ class LostLog(NamedTuple):
 
     @property
     def things(self) -> list[str]:
-        """What is lost: of a log also what is known of its controllers without it."""
+        """Things that are lost: of a log also what is known of its controllers without it."""
         if self.condition is Condition.NO_CONTROLLER:
             return ["metadata quorum"]
         led = "whether a controller leads is unknown" if self.leader is None else f"controller {self.leader} leads"
@@ -337,7 +337,7 @@ def leader_named(cluster: ClusterSnapshot, now: int, stale_after: float) -> int 
 
 
 def _is_leaderless(cluster: ClusterSnapshot, now: int) -> bool:
-    """Return whether brokers were asked lately who leads the quorum, and named nobody."""
+    """Return whether brokers were asked lately who leads the quorum, and named no controller."""
     state = cluster.cluster
     at = state.quorum_observed_at
     return state.is_quorum_led is False and at is not None and now - at <= QUORUM_FRESH

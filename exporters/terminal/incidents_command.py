@@ -40,6 +40,7 @@ from streaming.terminal import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 IncidentArgument = Annotated[
     str | None,
@@ -77,14 +78,13 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     folder = folder_of(tables, config_file)
     changed_since = None if since is None else output.clock.read(since)
     rows, unreadable = read_incidents(folder), UnreadableTables()
-    stale_after = load(config_file).export.stale_after
     with until_closed():
         observed = last_observed(folder, unreadable)
         names = read_names(folder, unreadable)
         of_cluster = partial(is_of, patterns_of(*(cluster or ())), names)
         if incident is not None:
             selected = one_of(rows, incident, names)
-            _say_stale(output, [row for row in observed if row["cluster_id"] == selected["cluster_id"]], stale_after)
+            _say_stale(output, [row for row in observed if row["cluster_id"] == selected["cluster_id"]], config_file)
             events = evidence(folder, selected, unreadable)
             groups = list[str]()
             with unreadable.collected():
@@ -93,7 +93,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
             _explain(output, selected, events, related)
             unreadable.raise_if_any()
             return
-        _say_stale(output, filter(of_cluster, observed), stale_after)
+        _say_stale(output, filter(of_cluster, observed), config_file)
         matching = [
             row
             for row in rows
@@ -112,7 +112,8 @@ def _none_shown(closed: int) -> str:
     return f"no open incidents; {closed} closed, --all shows them" if closed else "no incident matches"
 
 
-def _say_stale(output: RowOutput, observed: Iterable[Row], stale_after: float) -> None:
+def _say_stale(output: RowOutput, observed: Iterable[Row], config_file: Path | None) -> None:
+    stale_after = load(config_file).export.stale_after
     for row in observed:
         age = (output.clock.now - row["newest"]) / SECOND
         if age > stale_after:

@@ -158,9 +158,9 @@ def _versions(cluster: ClusterSnapshot, settings: SampledSettings) -> Iterator[U
         used = features[METADATA_VERSION].finalized
         reason = f"every broker supports metadata.version {versions.unused}, the cluster uses {used}"
         fix = "kafka-features upgrade, once it is not to go back"
-        if found := blockers(registrations_of(cluster), versions.unused):
-            reason += f"; the registration of {' and of '.join(map(blocks, found))} blocks the upgrade"
-            fix = f"{'; '.join(unblocked_by(found, used))}; then {fix}"
+        if blocking := blockers(registrations_of(cluster), versions.unused):
+            reason += f"; the registration of {' and of '.join(map(blocks, blocking))} blocks the upgrade"
+            fix = f"{'; '.join(unblocked_by(blocking, used))}; then {fix}"
         yield UnsafeSetting(UNFINISHED_UPGRADE, None, None, reason, fix, at)
 
 

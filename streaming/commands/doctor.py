@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.protocol.addresses import Address
     from streaming.sources.protocol.identity import Responder
+    from streaming.sources.protocol.quorum_messages import QuorumMember
 
 _STYLE: Final = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red", Status.SKIPPED: "dim"}
 
@@ -349,8 +350,11 @@ def _of_voters(settings: Settings) -> Iterator[str]:
                 f"controller {voter} is a voter, and has no address in cluster.controllers.addresses: while it "
                 "leads, the metadata log cannot be read; add it"
             )
-        members = replaced(quorum.members, lambda each: Member(each.node, each.directory_id, each.is_voter, 0))
-        for node, (voter_of, observer) in members.items():
+
+        def member(each: QuorumMember) -> Member:
+            return Member(each.node, each.directory_id, each.is_voter, 0, each.last_caught_up_ms)
+
+        for node, (voter_of, observer) in replaced(quorum.members, member).items():
             yield replaced_sentence(node, voter_of.directory_id, observer.directory_id)
 
 
@@ -375,11 +379,11 @@ def _of_upgrade(settings: Settings, full: Sequence[Observation]) -> Iterator[str
             if isinstance(one, ControllerObserved)
             for node, level in zip(one.registered or (), one.registered_levels or (), strict=True)
         ]
-        found = blockers([*controllers, *brokers], min(levels, default=0))
-        if found and min(levels, default=0) > finalized:
+        blocking = blockers([*controllers, *brokers], min(levels, default=0))
+        if blocking and min(levels, default=0) > finalized:
             yield (
-                f"the registration of {' and of '.join(map(blocks, found))} blocks the upgrade of metadata.version "
-                f"from {finalized} to {min(levels)}: {'; '.join(unblocked_by(found, finalized))}"
+                f"the registration of {' and of '.join(map(blocks, blocking))} blocks the upgrade of metadata.version "
+                f"from {finalized} to {min(levels)}: {'; '.join(unblocked_by(blocking, finalized))}"
             )
 
 

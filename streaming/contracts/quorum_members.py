@@ -1,8 +1,8 @@
 """Members of the metadata quorum by directory id (KIP-853): one node may be in it twice. Pure.
 
 A voter is a node with the directory that it had when it was made a voter. One whose disk is replaced, or wiped, comes
-back with another directory: as an observer, and its vote stays with the directory that is gone, which nobody has. Until
-that is removed the quorum has a voter that never catches up.
+back with another directory: as an observer, and its vote stays with the directory that is gone. Until that is removed
+the quorum has a voter that never catches up.
 """
 
 from __future__ import annotations
@@ -16,45 +16,52 @@ T = TypeVar("T")
 
 
 class Member(NamedTuple):
-    """What tells members apart.
+    """Identity of a member, and what else distinguishes it.
 
     Attributes:
         node: a controller or a broker, of whichever cluster.
         directory_id: of its metadata log; None where it is not reported.
         is_voter: otherwise it is an observer.
         at: when it was reported; the members of one answer have one time.
+        caught_up_at: up to when it has the log, by the leader's clock; None while it is not known to.
     """
 
     node: Hashable
     directory_id: str | None
     is_voter: bool
     at: int
+    caught_up_at: int | None
 
 
 def by_node(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, T]:
     """Return one row of each node: of its newest answer, and of two in that the voter's."""
-    found: dict[Any, T] = {}
+    chosen: dict[Any, T] = {}
     for row in rows:
         each = member(row)
-        before = found.get(each.node)
+        before = chosen.get(each.node)
         if before is None or (each.at, each.is_voter) > _rank(member(before)):
-            found[each.node] = row
-    return found
+            chosen[each.node] = row
+    return chosen
 
 
 def replaced(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, tuple[T, T]]:
-    """Return each voter whose directory is gone, by node, with the observer that runs in its place."""
+    """Return each voter whose directory is gone, by node, with the observer that runs in its place.
+
+    The other way round, of a vote that was taken away, the leader still lists the old directory for minutes.
+    """
     listed = list(rows)
     voters = {node: row for node, row in by_node(listed, member).items() if member(row).is_voter}
     return {
-        each.node: (voter, row)
+        observer.node: (voters[observer.node], row)
         for row in listed
-        for each in [member(row)]
-        if not each.is_voter
-        and (voter := voters.get(each.node)) is not None
-        and (each.at, each.directory_id) != (member(voter).at, member(voter).directory_id)
-        and each.at == member(voter).at
+        for observer in [member(row)]
+        if observer.node in voters and _is_in_place_of(observer, member(voters[observer.node]))
     }
+
+
+def _is_in_place_of(observer: Member, voter: Member) -> bool:
+    is_other = not observer.is_voter and observer.at == voter.at and observer.directory_id != voter.directory_id
+    return is_other and observer.caught_up_at is not None and observer.caught_up_at > (voter.caught_up_at or 0)
 
 
 def _rank(member: Member) -> tuple[int, bool]:

@@ -34,8 +34,8 @@ class Registration(NamedTuple):
 
 def blockers(registrations: Iterable[Registration], target: int) -> list[Registration]:
     """Return the registrations that do not support a level, controllers first."""
-    found = [each for each in registrations if each.level is not None and each.level < target]
-    return sorted(found, key=lambda each: (not each.is_controller, each.node))
+    too_old = (each for each in registrations if each.level is not None and each.level < target)
+    return sorted(too_old, key=lambda each: (not each.is_controller, each.node))
 
 
 def blocks(each: Registration) -> str:
@@ -45,14 +45,14 @@ def blocks(each: Registration) -> str:
     return f"{node}{gone if each.is_present is False else ''} (supports {each.level})"
 
 
-def unblocked_by(found: Iterable[Registration], finalized: int) -> Iterator[str]:
+def unblocked_by(blocking: Iterable[Registration], finalized: int) -> Iterator[str]:
     """Say for each registration that blocks what unblocks it.
 
     Args:
-        found: of :func:`blockers`.
+        blocking: of :func:`blockers`.
         finalized: the level that the cluster uses.
     """
-    for each in found:
+    for each in blocking:
         if not each.is_controller:
             gone = f", or kafka-cluster.sh unregister --id {each.node} if it is gone for good"
             yield f"upgrade broker {each.node}{'' if each.is_present else gone}"
@@ -63,5 +63,5 @@ def unblocked_by(found: Iterable[Registration], finalized: int) -> Iterator[str]
         else:
             yield (
                 f"start a controller of the new version with the id {each.node} once, as an observer, so that it "
-                "registers anew (below the level 4.4-IV2 the registration of a controller cannot be deleted)"
+                "registers again (below the level 4.4-IV2 the registration of a controller cannot be deleted)"
             )

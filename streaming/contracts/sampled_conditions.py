@@ -198,7 +198,7 @@ def of_quorum(rows: Sequence[Row], _lasting: Collection[Key] = ()) -> Iterator[S
 
 def _member(row: Row) -> Member:
     node = row["cluster_id"], row["node"]
-    return Member(node, row.get("directory_id"), row["is_voter"], row["collected_at"])
+    return Member(node, row.get("directory_id"), row["is_voter"], row["collected_at"], row["last_caught_up_at"])
 
 
 # Transactions.

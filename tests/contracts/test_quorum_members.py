@@ -18,7 +18,8 @@ def row(node: int, directory: str | None = None, **fields: Any) -> dict[str, Any
 
 
 def member(each: dict[str, Any]) -> Member:
-    return Member(each["node"], each["directory_id"], each["is_voter"], each["collected_at"])
+    place = (each["node"], each["directory_id"], each["is_voter"], each["collected_at"])
+    return Member(*place, each["last_caught_up_at"])
 
 
 GONE = row(102, OLD, last_caught_up_at=LATER - 46_000_000)
@@ -52,6 +53,13 @@ def test_rows_of_an_older_answer_say_nothing_of_a_node() -> None:
     assert by_node(rows, member)[102] is again
     assert replaced(rows, member) == replaced([{**again, "is_voter": False}, GONE], member) == {}
     assert behind(*rows)["102"] is False
+
+
+def test_a_directory_whose_vote_was_taken_away_is_not_in_place_of_the_new_one() -> None:
+    voter, listed_still = {**ALIVE, "is_voter": True}, {**GONE, "is_voter": False}
+    assert replaced([row(101), listed_still, voter], member) == {}
+    assert behind(row(101), listed_still, voter)["102"] is False
+    assert replaced([row(101), GONE, {**ALIVE, "last_caught_up_at": None}], member) == {}, "it may be gone itself"
 
 
 def test_without_directory_ids_nothing_is_gone() -> None:

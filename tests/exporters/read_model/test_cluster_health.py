@@ -183,7 +183,8 @@ def test_directories_and_voters_are_judged_by_spells_as_old_as_the_newest_sample
         ("/data of broker 2",), NOW - 900 * SECOND, 4.0
     )  # fmt: skip
     assert (voters.examples, voters.since, voters.age_seconds) == (("voter 101",), NOW - 11 * SECOND, 3.0)
-    gone, alive = (member(101, NOW)._replace(directory_id=each, is_voter=each == "old") for each in ("old", "new"))
+    gone = member(101, NOW - 50 * SECOND)._replace(directory_id="old")
+    alive = member(101, NOW)._replace(directory_id="new", is_voter=False)
     replaced = judged(cluster(samples=ClusterSamples(quorum_members=(gone, alive)), sampled_conditions=(late,)))[1]
     assert replaced["quorum_voter_behind"].examples == (
         "voter 101, whose directory is gone: it runs as an observer",

@@ -205,7 +205,7 @@ class Node:
         ]
         observers = [
             part.ReplicaState(
-                replica_id=one, replica_directory_id=uuid.UUID(int=directory), last_caught_up_timestamp=0, **unsaid
+                replica_id=one, replica_directory_id=uuid.UUID(int=directory), last_caught_up_timestamp=9, **unsaid
             )
             for one, directory in quorum.observers.items()
         ]
