@@ -234,7 +234,7 @@ class Describer:
     def values(self, resource: Described) -> dict[str, DescribedValue]:
         is_broker = resource.kind is Resource.BROKER
         values = self.times if is_broker else {"min.insync.replicas": self.minima[resource.name]}
-        return {key: DescribedValue(value, STATIC) for key, value in values.items()}
+        return {key: DescribedValue(value, STATIC if is_broker else OF_TOPIC) for key, value in values.items()}
 
 
 def told(asked: ConfigsRound, minima: dict[str, str], *, everything: bool = False) -> list[tuple[str, str | None]]:
