@@ -122,7 +122,7 @@ class SettingsKind:
         """Leave out what topics leave to the brokers, where these disagree: the asked one speaks for itself only."""
         own = [each for broker, each in self._own.items() if broker in view.brokers]
         shared = _OF_TOPIC.keys() & _OF_BROKER.keys()
-        disputed = {_OF_TOPIC[name][0] for name in shared if len({each.get(name) for each in own}) > 1}
+        disputed = {_OF_TOPIC[name][0] for name in shared if len({each[name] for each in own if name in each}) > 1}
         if not disputed:
             return settings
         return {
