@@ -154,6 +154,10 @@ class BrokerSettingsRow(NamedTuple):
     broker: int
     leader_throttled_rate: int | None
     follower_throttled_rate: int | None
+    replica_lag_time_max_ms: int | None
+    broker_session_timeout_ms: int | None
+    allows_unclean_election: bool | None
+    min_isr: int | None
     collected_at: int
 
 

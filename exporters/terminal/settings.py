@@ -18,8 +18,10 @@ from streaming.contracts.durability import (
     versions_of,
 )
 from streaming.contracts.health import replication_factor
+from streaming.contracts.observations import MIN_ISR
 from streaming.contracts.registrations import Registration, blockers, blocks, unblocked_by
 from streaming.contracts.sample_tables import BROKER_FEATURES, BROKER_SETTINGS, TOPIC_SETTINGS
+from streaming.contracts.settings import UNCLEAN, disagreements
 from streaming.contracts.words import brokers_in_words
 from streaming.delta.log.queries import columns_of, open_ours, rows_as, select
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 THROTTLE: Final = "throttle_left_behind"
 MIXED_VERSIONS: Final = "mixed_versions"
 UNFINISHED_UPGRADE: Final = "unfinished_upgrade"
+DISAGREEMENT: Final = "brokers_disagree"
 _LISTED: Final = 3
 
 
@@ -108,7 +111,7 @@ def findings(cluster: ClusterSnapshot, settings: SampledSettings) -> list[Unsafe
     """Return what is wrong with the settings of a cluster: with topics, worst first; then throttles, then versions."""
     weak = [each for row in settings.topics for each in _of_topic(cluster, row)]
     weak.sort(key=lambda each: (WORST_FIRST.index(Weakness(each.finding)), each.topic))
-    return [*weak, *_throttles(cluster, settings), *_versions(cluster, settings)]
+    return [*weak, *_disputed(settings), *_throttles(cluster, settings), *_versions(cluster, settings)]
 
 
 def _of_topic(cluster: ClusterSnapshot, row: TopicSettingsRow) -> Iterator[UnsafeSetting]:
@@ -129,6 +132,13 @@ def _of_topic(cluster: ClusterSnapshot, row: TopicSettingsRow) -> Iterator[Unsaf
     for weakness in durability.weaknesses():
         reason, fix = durability.reason(weakness), durability.fix(weakness)
         yield UnsafeSetting(weakness.value, row.topic, None, reason, fix, row.collected_at)
+
+
+def _disputed(settings: SampledSettings) -> Iterator[UnsafeSetting]:
+    """Name what brokers disagree on."""
+    at = max((row.collected_at for row in settings.brokers), default=0)
+    for key, said in disagreements({row.broker: row for row in settings.brokers}):
+        yield UnsafeSetting(DISAGREEMENT, None, None, f"{said}; {_COUNTS[key]}", _FIX_ALIKE.format(key=key), at)
 
 
 def _throttles(cluster: ClusterSnapshot, settings: SampledSettings) -> Iterator[UnsafeSetting]:
@@ -187,6 +197,13 @@ _SAMPLED: Final[tuple[tuple[Table, type[Any]], ...]] = (
     (BROKER_SETTINGS, BrokerSettingsRow),
     (BROKER_FEATURES, BrokerFeatureRow),
 )
+_COUNTS: Final = {
+    MIN_ISR: "of a topic that does not set it, that of each leader counts",
+    UNCLEAN: "that of the active controller counts",
+    "replica.lag.time.max.ms": "that of each leader counts",
+    "broker.session.timeout.ms": "that of the active controller counts",
+}
+_FIX_ALIKE: Final = "set {key} alike on every node"
 _LEFT: Final = ", though nothing is being reassigned"
 _FIX_TOPIC: Final = "delete leader. and follower.replication.throttled.replicas of the topic (kafka-configs)"
 _FIX_BROKER: Final = "delete leader. and follower.replication.throttled.rate of the broker (kafka-configs)"

@@ -300,6 +300,9 @@ def configured(observed: ConfigObserved, draft: Draft) -> None:
         if before.expired_certificate != observed.value:
             cluster_stepped(before._replace(expired_certificate=observed.value), observed, draft, ())
         return
+    if observed.brokers is not None:
+        _configure_brokers(observed, draft)
+        return
     is_default = observed.topic == CLUSTER_DEFAULT
     is_log = observed.origin is ConfigOrigin.LOG
     is_unknown = observed.key not in _OF_TOPICS or (is_default and observed.key == DISKLESS)
@@ -327,6 +330,22 @@ def configure_time(observed: ConfigObserved, draft: Draft) -> None:
     after = cluster._replace(**configured)
     if after != cluster:
         cluster_stepped(after, observed, draft, ())
+
+
+def _configure_brokers(observed: ConfigObserved, draft: Draft) -> None:
+    """Set the minimum of the own configuration of brokers, and apply it to the partitions that leave it to them."""
+    is_changed = False
+    for broker, value in zip(observed.brokers or (), observed.values or (), strict=True):
+        before = draft.broker(observed.cluster_id, broker)
+        after = None if before is None else before._replace(min_isr=None if value < 0 else value)
+        if before is not None and after is not None and after != before:
+            broker_stepped(before, after, observed, draft)
+            is_changed = True
+    if not is_changed:
+        draft.drop(observed)
+        return
+    for topic_id in list(draft.topic_ids(observed.cluster_id)):
+        reconfigured(topic_id, observed, draft)
 
 
 def _outdated(key: ConfigKey, draft: Draft) -> list[ConfigKey]:

@@ -182,7 +182,8 @@ def _reported_values(observed: PartitionObserved) -> dict[str, Any]:
 
 def with_health(state: PartitionState, config: TopicConfig, at: Micros) -> PartitionState:
     """Return a state with its health derived; episodes begin or end at ``at``."""
-    effective = health.effective_min_isr(config.min_isr, state.replicas)
+    configured = config.min_isr_led_by(state.leader, state.replicas)
+    effective = health.effective_min_isr(configured, state.replicas)
     counts = not state.is_deleted and not config.is_diskless
     is_offline = counts and health.is_offline(state.leader)
     is_under = counts and health.is_under_replicated(state.replicas, state.isr, state.adding_replicas)
@@ -191,7 +192,8 @@ def with_health(state: PartitionState, config: TopicConfig, at: Micros) -> Parti
     under = _episode(state.under_replicated_since, state.under_replicated_seconds, is_under, at)
     under_min = _episode(state.under_min_isr_since, state.under_min_isr_seconds, bool(is_under_min), at)
     return state._replace(
-        min_isr_configured=config.min_isr,
+        min_isr_configured=configured,
+        min_isr_by_replica=_by_replica(state, config),
         min_isr_effective=effective,
         is_offline=is_offline,
         is_under_replicated=is_under,
@@ -207,6 +209,20 @@ def with_health(state: PartitionState, config: TopicConfig, at: Micros) -> Parti
         under_min_isr_seconds=under_min[1],
         changed_at=at,
     )
+
+
+def _by_replica(state: PartitionState, config: TopicConfig) -> tuple[int, ...] | None:
+    if not config.of_brokers:
+        return None
+    each = [health.effective_min_isr(value, state.replicas) for value in config.min_isr_by(state.replicas)]
+    return None if len(set(each)) == 1 else tuple(-1 if value is None else value for value in each)
+
+
+def is_configured(state: PartitionState, config: TopicConfig) -> bool:
+    """Return whether a configuration is applied to a partition already."""
+    minimum = config.min_isr_led_by(state.leader, state.replicas), _by_replica(state, config)
+    is_same = minimum == (state.min_isr_configured, state.min_isr_by_replica)
+    return is_same and config.is_diskless == state.is_diskless
 
 
 def _episode(since: Micros | None, seconds: float, is_open: bool, at: Micros) -> tuple[Micros | None, float]:  # noqa: FBT001 - three calls below, all positional

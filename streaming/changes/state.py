@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streaming.contracts.blocks import IDENTITY_IN_BLOCK
-from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import DISKLESS, MIN_ISR, ConfigOrigin, SourceKind, is_true
 from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, ConfigValue, PartitionState, SourceState
 
@@ -332,9 +332,10 @@ def counted(topics: Iterable[ListedPartitions]) -> Iterator[tuple[PartitionState
 
 # The configuration of a topic, from the values that sources have reported.
 #
-# Kafka's own order for ``min.insync.replicas`` (KIP-226): the topic's value, the cluster's dynamic default, the
-# broker's static value. The first two are in the metadata log; only a broker reports the third (DescribeConfigs). A
-# topic is diskless by a value of its own, from any source (KIP-1150).
+# Kafka's own order for ``min.insync.replicas`` (KIP-226): the topic's value, the cluster's dynamic default, the value
+# of the broker that leads. The first two are in the metadata log; only each broker reports the third (DescribeConfigs),
+# and brokers may disagree. With eligible leader replicas the controller sets the second one, so the third does not
+# count (KIP-966). A topic is diskless by a value of its own, from any source (KIP-1150).
 
 
 CLUSTER_DEFAULT: Final = ""
@@ -344,14 +345,35 @@ _LARGEST: Final = 2**31 - 1
 
 
 class TopicConfig(NamedTuple):
-    """Configuration of a topic: its ``min.insync.replicas``, None while no source has reported it."""
+    """Configuration of a topic: its ``min.insync.replicas``, None while no source has reported it.
+
+    ``of_brokers``: the values of brokers that disagree, or of which some are unknown, where they count.
+    """
 
     min_isr: int | None = None
     is_diskless: bool = False
+    of_brokers: tuple[tuple[BrokerId, int], ...] = ()
+
+    def min_isr_by(self, replicas: Sequence[BrokerId]) -> tuple[int | None, ...]:
+        """Return the minimum if each of some replicas led."""
+        own = dict(self.of_brokers)
+        return tuple(own.get(broker, self.min_isr) for broker in replicas)
+
+    def min_isr_led_by(self, leader: BrokerId, replicas: Sequence[BrokerId]) -> int | None:
+        """Return the minimum of a partition. Without a leader it is known only if any of its replicas has the same."""
+        if not self.of_brokers:
+            return self.min_isr
+        minima = set(self.min_isr_by(replicas if leader == NO_LEADER else (leader,)))
+        return minima.pop() if len(minima) == 1 else None
 
 
-def topic_config(value_of: Callable[[ConfigKey], ConfigValue | None], cluster_id: ClusterId, topic: str) -> TopicConfig:
-    """Return what is configured for a topic."""
+def topic_config(
+    value_of: Callable[[ConfigKey], ConfigValue | None],
+    cluster_id: ClusterId,
+    topic: str,
+    of_brokers: Mapping[BrokerId, int | None],
+) -> TopicConfig:
+    """Return what is configured for a topic; ``of_brokers``: the minimum of each broker's own, None: not reported."""
     log, described = ConfigOrigin.LOG, ConfigOrigin.DESCRIBE
 
     def first(key: str, *places: tuple[str, ConfigOrigin]) -> int | None:
@@ -362,7 +384,12 @@ def topic_config(value_of: Callable[[ConfigKey], ConfigValue | None], cluster_id
         return None
 
     minimum = first(MIN_ISR, (topic, log), (CLUSTER_DEFAULT, log), (topic, described))
-    return TopicConfig(minimum, bool(first(DISKLESS, (topic, log), (topic, described))))
+    is_diskless = bool(first(DISKLESS, (topic, log), (topic, described)))
+    known = tuple(sorted((broker, value) for broker, value in of_brokers.items() if value is not None))
+    if minimum is not None or not known:
+        return TopicConfig(minimum, is_diskless)
+    are_alike = len(known) == len(of_brokers) and len({value for _, value in known}) == 1
+    return TopicConfig(known[0][1], is_diskless) if are_alike else TopicConfig(None, is_diskless, known)
 
 
 def reported_value(observed: ConfigObserved) -> tuple[ConfigKey, ConfigValue]:

@@ -96,6 +96,8 @@ class Draft:
         self.primary_before = SourceKind.NONE
         # Derived from ``config``; emptied when any value is put.
         self._topic_configs: dict[tuple[ClusterId, str], TopicConfig] = {}
+        # Derived from brokers by cluster; emptied, with the former, when one of them is put that differs in it.
+        self._minima: dict[ClusterId, dict[BrokerId, int | None]] = {}
         # By cluster, when its next announced work lapses; kept by ``maintenance``.
         self.next_lapse: dict[ClusterId, Micros | None] = {}
 
@@ -177,8 +179,16 @@ class Draft:
         """Return what is configured for a topic; each of its partitions asks for it with each change."""
         config = self._topic_configs.get((cluster_id, topic))
         if config is None:
-            config = self._topic_configs[cluster_id, topic] = topic_config(self.config, cluster_id, topic)
+            of_brokers = self._min_isr_of_brokers(cluster_id)
+            config = self._topic_configs[cluster_id, topic] = topic_config(self.config, cluster_id, topic, of_brokers)
         return config
+
+    def _min_isr_of_brokers(self, cluster_id: ClusterId) -> dict[BrokerId, int | None]:
+        """Return the minimum of each registered broker's own configuration."""
+        if (minima := self._minima.get(cluster_id)) is None:
+            brokers = (broker for broker in self.brokers_of(cluster_id) if broker.is_registered)
+            minima = self._minima[cluster_id] = {broker.broker: broker.min_isr for broker in brokers}
+        return minima
 
     def put_configs(self, configs: Mapping[ConfigKey, ConfigValue]) -> None:
         """Remember configured values."""
@@ -202,6 +212,10 @@ class Draft:
 
     def put_broker(self, state: BrokerState) -> None:
         """Remember the new state of a broker."""
+        before = self.broker(state.cluster_id, state.broker)
+        if before is None or (before.min_isr, before.is_registered) != (state.min_isr, state.is_registered):
+            self._minima.clear()
+            self._topic_configs.clear()
         self.touched.brokers[state.cluster_id, state.broker] = state
 
     def put_cluster(self, state: ClusterState) -> None:
@@ -423,7 +437,7 @@ def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> N
     """Apply a new configuration to the partitions of a topic; where it stays the same, there is no change."""
     for before in draft.partitions_of(observed.cluster_id, topic_id):
         config = draft.topic_config(before.cluster_id, before.topic)
-        if before.is_deleted or config == (before.min_isr_configured, before.is_diskless):
+        if before.is_deleted or partitions.is_configured(before, config):
             continue
         base = partitions.settled(before, draft.cluster(observed))
         at = _effective_from(before, observed, draft)

@@ -20,6 +20,7 @@ from streaming.contracts.samples import (
     QuorumMemberObserved,
     ReplicaOffsetsObserved,
 )
+from streaming.contracts.settings import disagreement
 from streaming.errors import ConnectionRefused
 from streaming.sources.collector.listener_watch import throttled_words
 from streaming.sources.permissions import PROBE_PREFIX, addressed, grantee_of
@@ -96,6 +97,11 @@ def _read(
     configs.ask(described.at(view), view, now, everything=True)
     wait(configs.pending())
     values = [one for one in configs.take(_envelope(view, cluster), now) if isinstance(one, ConfigObserved)]
+    for one in values:
+        own = zip(one.brokers or (), one.values or (), strict=True)
+        if disputed := disagreement(MIN_ISR, {broker: value for broker, value in own if value >= 0}):
+            yield Status.WARNING, f"{disputed}; set it alike, or as the default of the cluster (kafka-configs)"
+    values = [one for one in values if one.brokers is None]
     if count := sum(value.key == MIN_ISR for value in values):
         yield Status.OK, f"min.insync.replicas of {numbered(count, 'topic')} can be read"
     yield from ((Status.OK, f"{one.key} of the brokers is {one.value}") for one in values if not one.topic)

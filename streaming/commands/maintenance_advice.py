@@ -47,6 +47,8 @@ class _Shape(NamedTuple):
     min_isr_effective: int | None
     is_offline: bool
     is_under_min_isr: bool | None
+    leader: int
+    min_isr_by_replica: tuple[int, ...] | None = None
 
 
 def stop_warnings(tables: Place, brokers: Sequence[BrokerState], now: int) -> Iterator[str]:
@@ -113,7 +115,8 @@ def _shapes(tables: Place, where: str) -> Iterator[tuple[_Shape, int]]:
     table = open_ours(tables, PARTITION_STATE_TABLE)
     if table is None:
         return
-    columns = quoted(_Shape._fields)
+    existing = {field.name for field in table.schema().fields}  # the job adds a new column at its start
+    columns = quoted(existing.intersection(_Shape._fields))
     counted = query(
         table,
         f"SELECT {columns}, count(*) AS partitions FROM rows "  # noqa: S608 - our own columns

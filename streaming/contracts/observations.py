@@ -268,7 +268,8 @@ class ConfigObserved(Observation):
     """A configuration that matters to replication. ``topic`` "" is the cluster's default; ``value`` None unsets.
 
     ``key`` is ``MIN_ISR``, of a topic ``DISKLESS``, or of the cluster one of ``CLUSTER_TIMES``, or
-    ``EXPIRED_CERTIFICATE``.
+    ``EXPIRED_CERTIFICATE``. With ``brokers`` it is the minimum in the configuration of each of these, in ``values``
+    (same length; -1: unset, or no number).
     """
 
     kind: ClassVar[str] = "config"
@@ -278,6 +279,13 @@ class ConfigObserved(Observation):
     key: str
     value: str | None = None
     origin: ConfigOrigin
+    brokers: tuple[BrokerId, ...] | None = None
+    values: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a list of brokers that does not match its list of values."""
+        Observation.__post_init__(self)
+        require(len(self.brokers or ()) == len(self.values or ()), "brokers and values differ in length")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

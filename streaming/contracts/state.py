@@ -81,6 +81,11 @@ class PartitionState(NamedTuple):
     unobserved_micros: Annotated[Long, "cluster_state.unobserved_micros as of the last change (see there)"] = 0
     # Invariant: such a partition is in no episode, and neither under nor at its min ISR.
     is_diskless: Annotated[bool, "its records are in an object store (KIP-1150): its ISR means nothing"] = False
+    # As long as replicas, and in its order. A leader applies the value of its own file (KIP-226).
+    min_isr_by_replica: Annotated[
+        tuple[int, ...] | None,
+        "min_isr_effective if each of its replicas led it, where that differs; -1: unknown; null: they agree",
+    ] = None
 
 
 QUORUM_FRESH: Final = 180_000_000
@@ -116,6 +121,9 @@ class BrokerState(NamedTuple):
     ] = None
     newest_metadata_version: Annotated[
         int | None, "newest metadata.version that its registration supports; null while unknown"
+    ] = None
+    min_isr: Annotated[
+        int | None, "its own min.insync.replicas, for topics that leave it to the brokers; null: not reported"
     ] = None
 
 

@@ -1,6 +1,7 @@
 """Effects of a stop of each in-sync replica on a partition: what it adds to the counts of its replicas.
 
-Every in-sync replica has the same effects, so they depend on the partition alone. An effect that depends on other
+Every in-sync replica has the same effects, so they depend on the partition alone; but where brokers disagree on the
+minimum, that of the leader afterwards counts, so it depends on who stops. An effect that depends on other
 brokers names them, and is judged where their state is known (``streaming.changes.advice.restart_safety``). Source:
 KIP-497, KIP-966 (eligible leader replicas), KAFKA-15583 (effective minimum).
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
 WOULD_GO_OFFLINE: Final = "would_go_offline"
 WOULD_GO_UNDER_MIN_ISR: Final = "would_go_under_min_isr"
@@ -25,8 +26,8 @@ class ReplicationShape(Protocol):
     """Input of the effects: a state, or the shape of one."""
 
     @property
-    def replicas(self) -> Collection[int]:
-        """Assigned brokers."""
+    def replicas(self) -> Sequence[int]:
+        """Assigned brokers, the preferred leader first."""
 
     @property
     def isr(self) -> Collection[int]:
@@ -37,8 +38,16 @@ class ReplicationShape(Protocol):
         """Eligible leader replicas."""
 
     @property
+    def leader(self) -> int:
+        """Leader, or ``NO_LEADER``."""
+
+    @property
     def min_isr_effective(self) -> int | None:
         """The minimum, None while unknown."""
+
+    @property
+    def min_isr_by_replica(self) -> Sequence[int] | None:
+        """The minimum if each replica led, -1 while unknown; None where it is the same."""
 
     @property
     def is_offline(self) -> bool:
@@ -62,10 +71,28 @@ class RestartCondition(NamedTuple):
     brokers: frozenset[int]
 
 
-def effects_of_stop(partition: ReplicationShape) -> list[str]:
-    """Name the effects on a partition if any one of its in-sync replicas stopped."""
-    left, minimum = len(partition.isr) - 1, partition.min_isr_effective
-    effects = []
+def minimum_after(partition: ReplicationShape, stopped: Collection[int]) -> int | None:
+    """Return the minimum once some brokers have stopped: that of who leads then. None while it is unknown.
+
+    Kafka elects the first of the replicas that is in sync, or else eligible.
+    """
+    minima = partition.min_isr_by_replica
+    if not minima:
+        return partition.min_isr_effective
+    by_replica = dict(zip(partition.replicas, minima, strict=True))
+    candidates = [
+        each for of in ((partition.leader,), partition.isr, partition.elr) for each in by_replica if each in of
+    ]
+    leader = next((each for each in candidates if each not in stopped), None)
+    minimum = partition.min_isr_effective if leader is None else by_replica[leader]
+    return None if minimum is None or minimum < 0 else minimum
+
+
+def effects_of_stop(partition: ReplicationShape, broker: int | None = None) -> list[str]:
+    """Name the effects on a partition if one of its in-sync replicas stopped; ``broker`` None: whichever."""
+    left = len(partition.isr) - 1
+    minimum = partition.min_isr_effective if broker is None else minimum_after(partition, {broker})
+    effects = [UNKNOWN_MIN_ISR] if minimum is None and partition.min_isr_effective is not None else []
     if not partition.is_offline and not left:
         effects.append(_effect(_UNLESS, partition.elr) if partition.elr else WOULD_GO_OFFLINE)
     if minimum is not None and left < minimum and not partition.is_under_min_isr:
@@ -84,7 +111,7 @@ def loss_by_stops(partition: ReplicationShape, brokers: Collection[int], up: Col
         brokers: those that stop.
         up: every broker that is up before: an eligible leader replica among them can lead.
     """
-    left, minimum = set(partition.isr).difference(brokers), partition.min_isr_effective
+    left, minimum = set(partition.isr).difference(brokers), minimum_after(partition, brokers)
     if partition.is_offline or len(left) == len(partition.isr):
         return None
     if not left and set(partition.elr).isdisjoint(set(up).difference(brokers)):

@@ -68,6 +68,7 @@ class Shape(NamedTuple):
     is_off_preferred_leader: bool
     is_diskless: bool
     last_cause: str | None
+    min_isr_by_replica: tuple[int, ...] | None = None
 
 
 _SHAPE_OF: Final = attrgetter(*Shape._fields[1:])
@@ -92,9 +93,11 @@ def contributions(partition: Shape) -> list[Contribution]:
     if partition.is_offline:
         hosted.append("offline_partitions")
     contributions += [(broker, name) for broker in partition.replicas for name in hosted]
-    in_sync = ["in_sync_partitions", *effects_of_stop(partition)]
-    contributions += [(broker, name) for broker in partition.isr for name in in_sync]
-    return contributions
+    contributions += [(broker, "in_sync_partitions") for broker in partition.isr]
+    if partition.min_isr_by_replica:
+        return contributions + [(each, name) for each in partition.isr for name in effects_of_stop(partition, each)]
+    effects = effects_of_stop(partition)
+    return contributions + [(broker, name) for broker in partition.isr for name in effects]
 
 
 class Tally:

@@ -70,7 +70,16 @@ class Poller:
         )
 
     def _minima(self, envelope: dict[str, Any]) -> list[Observation]:
-        return [
+        own = dict(self._simulation.scenario.constants.min_insync_replicas_of)
+        of_brokers = ConfigObserved(
+            **envelope,
+            topic="",
+            key="min.insync.replicas",
+            origin=ConfigOrigin.DESCRIBE,
+            brokers=tuple(map(BrokerId, own)),
+            values=tuple(own.values()),
+        )
+        return [of_brokers] * bool(own) + [
             ConfigObserved(
                 **envelope,
                 topic=plan.name,

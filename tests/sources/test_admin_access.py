@@ -98,7 +98,7 @@ def test_only_what_matters_of_topics_is_requested_and_a_broker_is_asked_for_its_
     assert [[*each.configuration_keys] for each in of_topics.resources] == 2 * [of_each]
     assert broker == 2
     (own,) = of_broker.resources
-    assert [*own.configuration_keys] == ["replica.lag.time.max.ms", "broker.session.timeout.ms"]
+    assert [*own.configuration_keys] == [MIN_ISR, "replica.lag.time.max.ms", "broker.session.timeout.ms"]
 
 
 def test_where_a_broker_does_not_answer_the_next_one_describes_topics(configs: Configs) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -234,7 +235,7 @@ class Describer:
     def values(self, resource: Described) -> dict[str, DescribedValue]:
         is_broker = resource.kind is Resource.BROKER
         values = self.times if is_broker else {"min.insync.replicas": self.minima[resource.name]}
-        return {key: DescribedValue(value, STATIC) for key, value in values.items()}
+        return {key: DescribedValue(value, STATIC if is_broker else OF_TOPIC) for key, value in values.items()}
 
 
 def told(asked: ConfigsRound, minima: dict[str, str], *, everything: bool = False) -> list[tuple[str, str | None]]:
@@ -322,3 +323,48 @@ def test_what_was_asked_of_a_topic_that_another_one_replaced_meanwhile_is_not_re
     unset(asked, ["orders"])
     assert [(item.topic, item.value) for item in cast("Any", asked.take(envelope(), Micros(2)))] == [("payments", "1")]
     assert told(asked, {"orders": "1", "payments": "1"}) == [("orders", "1")]
+
+
+class Files:
+    """Answers as brokers with files of their own: an error of Kafka, and where each value is from."""
+
+    def __init__(self, brokers: dict[str, str], topics: dict[str, tuple[str, int]], error: int = 0) -> None:
+        self.brokers, self.topics, self.error = brokers, topics, error
+        self.probes: set[str] = set()
+
+    def describe(self, resources: Sequence[Described]) -> dict[Described, Future[ResourceConfig]]:
+        answers: dict[Described, Future[ResourceConfig]] = {resource: Future() for resource in resources}
+        for resource, answer in answers.items():
+            is_broker = resource.kind is Resource.BROKER
+            value, source = (self.brokers[resource.name], STATIC) if is_broker else self.topics[resource.name]
+            self.probes |= {resource.probe} if is_broker else set()
+            answer.set_result(ResourceConfig(self.error if is_broker else 0, {MIN_ISR: DescribedValue(value, source)}))
+        return answers
+
+
+def minima(asked: ConfigsRound, files: Files) -> list[tuple[Any, ...]]:
+    view = replace(viewed(files.topics), brokers={BrokerId(int(broker)): ("h", 1) for broker in files.brokers})
+    asked.ask(files, view, Micros(1), everything=False)
+    seen: list[Any] = asked.take(envelope(), Micros(2))
+    return [(each.topic, each.value, each.brokers, each.values) for each in seen]
+
+
+def test_each_broker_is_asked_for_its_own_minimum_and_that_of_a_topic_is_only_its_own() -> None:
+    asked, topics = ConfigsRound(), {"orders": ("2", STATIC), "payments": ("3", OF_TOPIC), "audit": ("2", 3)}
+    of_topics = [("orders", None, None, None), ("payments", "3", None, None), ("audit", "2", None, None)]
+    assert minima(asked, Files({"1": "1", "2": "2"}, topics)) == [("", None, (1, 2), (1, 2)), *of_topics]
+    assert minima(asked, Files({"1": "1", "2": "2"}, topics)) == []
+    assert minima(asked, Files({"1": "1", "2": "3"}, topics)) == [("", None, (1, 2), (1, 3))]
+    assert minima(asked, Files({"2": "3"}, topics)) == []  # what broker 1 had holds until it is asked again
+
+
+def test_a_value_of_unknown_origin_counts_for_the_topic_as_brokers_before_1_1_have_it() -> None:
+    assert minima(ConfigsRound(), Files({}, {"orders": ("2", -1)})) == [("orders", "2", None, None)]
+
+
+def test_where_brokers_may_not_be_described_a_topic_without_a_minimum_shows_theirs() -> None:
+    asked, files = ConfigsRound(), Files({"1": "1"}, {"payments": ("3", OF_TOPIC), "orders": ("2", STATIC)}, error=31)
+    minima(asked, files)
+    minima(asked, files)
+    assert files.probes == {"", "orders"}
+    assert asked.broker_refusal is not None

@@ -1,4 +1,4 @@
-"""The effective ``min.insync.replicas`` of every topic, whether it is diskless, and the times of a broker.
+"""The own ``min.insync.replicas`` of every topic and of every broker, whether a topic is diskless, the brokers' times.
 
 All by DescribeConfigs (:class:`DescribedConfigs`).
 """
@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection, DescribedValue, Dial
 
-_OWN: Final = 1  # as Kafka numbers where a value comes from
+# As Kafka numbers where a value comes from.
+_OWN: Final = 1
+_OF_BROKER: Final = frozenset({2, 4, 5})
+"""A broker's own: dynamic, of its file, or Kafka's default. All else counts for a topic whoever leads; brokers before
+1.1 do not say where a value comes from."""
 _UNKNOWN: Final = -1  # Kafka's error code
 _AUTHORIZATION_FAILED: Final = frozenset({29, CLUSTER_AUTHORIZATION_FAILED})  # of a topic, of the cluster
 _ANOTHER_BROKER: Final = 42  # what a broker responds that is asked for the configuration of another one
@@ -47,10 +51,14 @@ _BATCH: Final = 200  # topics per request
 
 
 class Described(NamedTuple):
-    """A topic whose configuration is asked for, or a broker by its number."""
+    """A topic whose configuration is asked for, or a broker by its number.
+
+    ``probe``: a topic without a minimum of its own; it shows that of a broker that may not be described itself.
+    """
 
     kind: Resource
     name: str
+    probe: str = ""
 
 
 if TYPE_CHECKING:
@@ -74,6 +82,8 @@ class ConfigsRound:
     _responses: Responses = field(default_factory=dict)
     _reported: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _times: dict[str, str | None] = field(default_factory=dict)
+    _minima: dict[int, int] = field(default_factory=dict)
+    _probe: str = ""
 
     def ask(self, describer: ConfigDescriber, view: ClusterView, now: Micros, *, everything: bool) -> None:
         """Request the configuration of every topic, unless a response is outstanding.
@@ -88,8 +98,9 @@ class ConfigsRound:
             return
         self._reported = {} if everything else self._reported
         self._times = {} if everything else self._times
-        if view.brokers:
-            self._responses |= describer.describe([Described(Resource.BROKER, str(min(view.brokers)))])  # alike in all
+        self._minima = {} if everything else self._minima
+        for broker in sorted(view.brokers):
+            self._responses |= describer.describe([Described(Resource.BROKER, str(broker), self._probe)])
         names = list(view.topics)
         for start in range(0, len(names), _BATCH):
             some = names[start : start + _BATCH]
@@ -131,10 +142,24 @@ class ConfigsRound:
         self.refusal = self.broker_refusal = None
         changed = [*self._changed(responses), *self._changed_times(responses)]
         window = {"occurred_not_before": self._requested_at, "occurred_not_after": max(self._requested_at, now)}
+        common: dict[str, Any] = {**envelope, **window, "origin": ConfigOrigin.DESCRIBE}
+        of_brokers = self._changed_minima(responses)
         return [
-            ConfigObserved(**{**envelope, **window}, topic=topic, key=key, value=value, origin=ConfigOrigin.DESCRIBE)
-            for topic, key, value in changed
+            *(ConfigObserved(**common, topic="", key=MIN_ISR, **of_brokers) for _ in [0] if of_brokers),
+            *(ConfigObserved(**common, topic=topic, key=key, value=value) for topic, key, value in changed),
         ]
+
+    def _changed_minima(self, responses: Responses) -> dict[str, Any]:
+        """Return the minimum of each broker's own configuration, if one of them is new; all of them at once."""
+        answered = {
+            int(name): _number(described.values[MIN_ISR].value)
+            for name, described in _of_kind(Resource.BROKER, responses)
+            if MIN_ISR in described.values
+        }
+        before, self._minima = self._minima, self._minima | answered
+        if self._minima == before:
+            return {}
+        return {"brokers": tuple(self._minima), "values": tuple(self._minima.values())}
 
     def _changed(self, responses: Responses) -> Iterator[tuple[str, str, str | None]]:
         for name, described in _of_kind(Resource.TOPIC, responses):
@@ -142,21 +167,29 @@ class ConfigsRound:
                 on = f"topic {name}"
                 self.refusal = _missing_permission(described.error, DESCRIBE_TOPIC_CONFIGS, on=on) or self.refusal
                 continue
+            if MIN_ISR in described.values and described.values[MIN_ISR].source in _OF_BROKER:
+                self._probe = name
             for key, value in _values(described.values):
                 if (name, key) not in self._reported or self._reported[name, key] != value:
                     self._reported[name, key] = value
                     yield name, key, value
 
     def _changed_times(self, responses: Responses) -> Iterator[tuple[str, str, str | None]]:
-        """Give the times of a broker that changed; without the permission Kafka's defaults are assumed."""
+        """Give the times of the brokers that changed; without the permission Kafka's defaults are assumed.
+
+        The longest, where brokers disagree: what follows from a time that is too short would be wrong.
+        """
+        longest: dict[str, str] = {}
         for _, described in _of_kind(Resource.BROKER, responses):
             self.broker_refusal = _missing_permission(described.error, DESCRIBE_BROKER_CONFIGS) or self.broker_refusal
-            values = {} if described.error else described.values
-            for key in CLUSTER_TIMES:
-                value = values[key].value if key in values else None
-                if value is not None and self._times.get(key) != value:
-                    self._times[key] = value
-                    yield "", key, value
+            for key in () if described.error else CLUSTER_TIMES:
+                value = described.values[key].value if key in described.values else None
+                if value is not None and _number(value) >= _number(longest.get(key)):
+                    longest[key] = value
+        for key, value in longest.items():
+            if self._times.get(key) != value:
+                self._times[key] = value
+                yield "", key, value
 
 
 def _of_kind(kind: Resource, responses: Responses) -> Iterator[tuple[str, ResourceConfig]]:
@@ -169,6 +202,11 @@ def _of_kind(kind: Resource, responses: Responses) -> Iterator[tuple[str, Resour
             yield resource.name, future.result()
 
 
+def _number(value: str | None) -> int:
+    """Read a number; -1 for none."""
+    return int(value) if value is not None and value.strip().isdecimal() else -1
+
+
 def _missing_permission(error: int, permission: Permission, *, on: str = "") -> PermissionDenied | None:
     return PermissionDenied(permission, on=on) if error in _AUTHORIZATION_FAILED else None
 
@@ -176,10 +214,12 @@ def _missing_permission(error: int, permission: Permission, *, on: str = "") -> 
 def _values(entries: Mapping[str, DescribedValue]) -> Iterator[tuple[str, str | None]]:
     """Give the configurations of a topic that matter here.
 
+    A minimum that is neither the topic's nor the cluster's is that of the broker which was asked, and of no other.
     A topic is diskless by its own value: the broker's default is only that of new topics, and not of internal ones.
     Of brokers that do not know the configuration, as those of Apache Kafka, there is nothing to say.
     """
-    yield MIN_ISR, entries[MIN_ISR].value if MIN_ISR in entries else None
+    minimum = entries.get(MIN_ISR)
+    yield MIN_ISR, None if minimum is None or minimum.source in _OF_BROKER else minimum.value
     flags = [entries[key] for key in DISKLESS_KEYS if key in entries]
     if flags:
         own = (each.value for each in flags if each.source == _OWN)
@@ -192,7 +232,7 @@ def _values(entries: Mapping[str, DescribedValue]) -> Iterator[tuple[str, str | 
 # what brokers advertise is not reached, bootstrap servers are asked: one of them may be that broker.
 
 
-_KEYS: Final = {Resource.TOPIC: [MIN_ISR, *DISKLESS_KEYS], Resource.BROKER: [*CLUSTER_TIMES]}
+_KEYS: Final = {Resource.TOPIC: [MIN_ISR, *DISKLESS_KEYS], Resource.BROKER: [MIN_ISR, *CLUSTER_TIMES]}
 _ATTEMPTS: Final = 2
 
 
@@ -245,8 +285,10 @@ class DescribedConfigs:
         if resources[0].kind is Resource.BROKER:
             own = self._brokers[int(resources[0].name)]
             connection, answer = self._first_answer([own, *self._bootstrap[:1]], resources)
-            connection.close()
-            return answer
+            try:
+                return _with_probe(connection, resources[0], answer) if connection.address == own else answer
+            finally:
+                connection.close()
         if self._connection is not None:
             try:
                 return _described(self._connection, resources)
@@ -287,3 +329,16 @@ def _described(connection: Connection, resources: Sequence[Described]) -> dict[s
     if kind is Resource.BROKER and other is not None:
         raise ConnectionRefused(f"{connection.address} does not lead to broker {resources[0].name}")
     return described
+
+
+def _with_probe(
+    connection: Connection, broker: Described, answer: dict[str, ResourceConfig]
+) -> dict[str, ResourceConfig]:
+    """Read the minimum of a broker that may not be described itself from what it says of a topic without one."""
+    described = answer.get(broker.name)
+    if described is None or described.error not in _AUTHORIZATION_FAILED or not broker.probe:
+        return answer
+    shown = describe_configs(connection, Resource.TOPIC, [broker.probe], [MIN_ISR]).get(broker.probe)
+    minimum = None if shown is None or shown.error else shown.values.get(MIN_ISR)
+    values = {MIN_ISR: minimum} if minimum is not None and minimum.source in _OF_BROKER else {}
+    return {broker.name: described._replace(values=values)}

@@ -9,7 +9,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from streaming.contracts.observations import MIN_ISR, is_true
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, TopicsSettingsObserved, reported
-from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved
+from streaming.contracts.settings import UNCLEAN, BrokerFeatureObserved, BrokerSettingsObserved
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, PermissionDenied
 from streaming.sources.protocol.connection import CLIENT_ID, CLUSTER_AUTHORIZATION_FAILED, Resource, describe_configs
 from streaming.sources.protocol.identity import NodeIdentity, Role, require
@@ -29,10 +29,9 @@ BROKERS: Final = "broker settings"
 _TOPICS_PER_REQUEST: Final = 500
 _TOPIC_AUTHORIZATION_FAILED: Final = 29
 _INVALID_REQUEST: Final = 42  # the answer of another broker
-_UNCLEAN: Final = "unclean.leader.election.enable"
 _OF_TOPIC: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "min_isr": (MIN_ISR, int),
-    "allows_unclean_election": (_UNCLEAN, is_true),
+    "allows_unclean_election": (UNCLEAN, is_true),
     "cleanup_policy": ("cleanup.policy", str),
     "leader_throttled_replicas": ("leader.replication.throttled.replicas", str),
     "follower_throttled_replicas": ("follower.replication.throttled.replicas", str),
@@ -42,9 +41,12 @@ _OF_BROKER: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "follower_throttled_rate": ("follower.replication.throttled.rate", int),
     "replica_lag_time_max_ms": ("replica.lag.time.max.ms", int),
     "broker_session_timeout_ms": ("broker.session.timeout.ms", int),
-    "allows_unclean_election": (_UNCLEAN, is_true),
+    "allows_unclean_election": (UNCLEAN, is_true),
+    "min_isr": (MIN_ISR, int),
 }
 """Field to Kafka's key, and how its value is read."""
+_LEFT_TO_BROKERS: Final = frozenset({2, 4, 5})
+"""Sources of a topic's value, as Kafka numbers them, that are the asked broker's own."""
 _UNLIMITED: Final = 2**63 - 1  # reported by brokers that list a rate which was never set
 
 
@@ -76,6 +78,7 @@ class SettingsKind:
         self._topics_at = NEVER
         self._turn = 0
         self._unasked: list[BrokerId] = []
+        self._own: dict[BrokerId, dict[str, Any]] = {}
 
     @property
     def next_at(self) -> Micros:
@@ -104,15 +107,36 @@ class SettingsKind:
                 self._topics_at = AT_ONCE
             return AnswerContent([], answer.refusal)
         if answer.kind == BROKERS:
+            self._own[answer.broker] = _read(_OF_BROKER, answer.value.described)
             return _shown_of_broker(answer.broker, answer.value, envelope)
         asked_of, described = answer.value
         still = {topic: each for topic, each in asked_of.items() if view.topic_ids.get(topic) == each}
         settings = {topic: each for topic, each in described.items() if topic in still and not each.error}
-        blocks = [*_blocks(answer.broker, view, settings, envelope)]
+        blocks = [*_blocks(answer.broker, view, self._without_disputed(view, settings), envelope)]
         denied = (topic for topic, each in described.items() if each.error == _TOPIC_AUTHORIZATION_FAILED)
         return AnswerContent(
             blocks, next((PermissionDenied(DESCRIBE_TOPIC_CONFIGS, on=f"topic {topic}") for topic in denied), None)
         )
+
+    def _without_disputed(
+        self, view: ClusterView, settings: Mapping[str, ResourceConfig]
+    ) -> Mapping[str, ResourceConfig]:
+        """Leave out what topics leave to the brokers, where these disagree: the asked one speaks for itself only."""
+        own = [each for broker, each in self._own.items() if broker in view.brokers]
+        shared = _OF_TOPIC.keys() & _OF_BROKER.keys()
+        disputed = {_OF_TOPIC[name][0] for name in shared if len({each[name] for each in own if name in each}) > 1}
+        if not disputed:
+            return settings
+        return {
+            topic: described._replace(
+                values={
+                    key: value
+                    for key, value in described.values.items()
+                    if key not in disputed or value.source not in _LEFT_TO_BROKERS
+                }
+            )
+            for topic, described in settings.items()
+        }
 
 
 def _rotated(brokers: list[BrokerId], turn: int) -> list[BrokerId]:

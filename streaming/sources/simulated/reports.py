@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.health import replication_factor
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, Offset, TopicId, TopicPartition
-from streaming.contracts.observations import CLUSTER_TIMES, ConfigObserved, ConfigOrigin, SourceKind
+from streaming.contracts.observations import CLUSTER_TIMES, MIN_ISR, ConfigObserved, ConfigOrigin, SourceKind
 from streaming.contracts.sample_blocks import (
     BrokerMetricsObserved,
     TopicsSettingsObserved,
@@ -125,12 +125,16 @@ class Reports:
         """Give the configured times, as a broker answers DescribeConfigs to the reader of the metadata log."""
         envelope = {**self._envelope(now), "source_kind": SourceKind.METADATA_LOG}
         constants = self._simulated.constants
-        return [
-            ConfigObserved(
-                **envelope, topic="", key=key, value=str(getattr(constants, column)), origin=ConfigOrigin.DESCRIBE
-            )
+        common: dict[str, Any] = {**envelope, "topic": "", "origin": ConfigOrigin.DESCRIBE}
+        times = [
+            ConfigObserved(**common, key=key, value=str(getattr(constants, column)))
             for key, column in CLUSTER_TIMES.items()
         ]
+        if not (own := dict(constants.min_insync_replicas_of)):
+            return [*times]
+        brokers = tuple(self._simulated.controller.registry.brokers)
+        values = tuple(own.get(broker, constants.min_insync_replicas) for broker in brokers)
+        return [*times, ConfigObserved(**common, key=MIN_ISR, brokers=brokers, values=values)]
 
     def _leader_ends(self) -> dict[TopicPartition, Offset]:
         """Give where the log of each leader ends; of two that believe they lead, the one of the later leader epoch."""

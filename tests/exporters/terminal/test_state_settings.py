@@ -210,3 +210,19 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
     # Of an earlier state there are no samples, so nobody is counted.
     (then,) = [row["consequence"] for row in objects(tables.directory, "--as-of", "1") if row["topic"] == OFFSETS]
     assert then == "commits and rebalances of the groups kept there fail"
+
+
+def test_brokers_that_disagree_are_named_with_what_counts(sampled: Sampled) -> None:
+    sampled.topic("orders", [1, 2, 3], min_isr=None)
+    times = {"replica_lag_time_max_ms": 30_000, "broker_session_timeout_ms": 9_000, "allows_unclean_election": False}
+    sampled.write(
+        [{**sampled.broker(number), **times, "min_isr": least} for number, least in ((1, 1), (2, 2), (3, 2))], []
+    )
+    found = objects(sampled.tables.directory, "--settings")
+    (row,) = (row for row in found if row["finding"] == "brokers_disagree")
+    assert row["subject"] == "cluster"
+    assert row["reason"] == (
+        "brokers disagree on min.insync.replicas: 1 on broker 1, 2 on brokers 2 and 3; "
+        "of a topic that does not set it, that of each leader counts"
+    )
+    assert row["fix"] == "set min.insync.replicas alike on every node"

@@ -103,7 +103,27 @@ def test_any_broker_is_asked_for_topics_and_each_for_itself_and_only_for_what_ma
     assert sorted(of_brokers) == [(1, "1"), (2, "2"), (3, "3")]
     assert [each.resource_name for _, each in asked if each.resource_type == Resource.TOPIC] == ["orders"]
     keys = {each.resource_type: {*each.configuration_keys} for _, each in asked}
-    assert keys == {Resource.TOPIC: {*OF_ORDERS}, Resource.BROKER: {*OF_BROKER}}
+    assert keys == {Resource.TOPIC: {*OF_ORDERS}, Resource.BROKER: {MIN_ISR, *OF_BROKER}}
+
+
+def test_what_topics_leave_to_brokers_that_disagree_is_not_that_of_the_asked_one() -> None:
+    kind, static, own = SettingsKind(PERIOD), 4, 1
+
+    def answer(broker: int, name: str, value: Any) -> Any:
+        return kind.shown(VIEW, BrokerAnswer(name, BrokerId(broker), Micros(0), value), ENVELOPE).observations
+
+    def minimum(source: int) -> int | None:
+        described = ResourceConfig(0, {MIN_ISR: DescribedValue("2", source)})
+        (topic,) = singly(answer(1, TOPICS, TopicsAnswer({"orders": TopicId("id")}, {"orders": described})))
+        least: int | None = topic.min_isr
+        return least
+
+    for broker, value in ((1, "2"), (2, "2")):
+        described = ResourceConfig(0, {MIN_ISR: DescribedValue(value, static)})
+        answer(broker, BROKERS, BrokerSettingsAnswer(described, ()))
+    assert minimum(static) == 2
+    answer(2, BROKERS, BrokerSettingsAnswer(ResourceConfig(0, {MIN_ISR: DescribedValue("1", static)}), ()))
+    assert (minimum(static), minimum(own)) == (None, 2)
 
 
 def test_a_broker_of_kafka_3_6_is_asked_for_its_features_in_its_version(cluster: FakeKafka) -> None:
