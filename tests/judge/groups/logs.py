@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
 from random import Random
 from typing import Final
 
@@ -140,10 +139,9 @@ class Log:
 
     def _first(self, at: int, end: int) -> int | None:
         place = max(0, bisect_right(self.gaps, (at, self.end + 1)) - 1)
-        for begin, gap_end in islice(self.gaps, place, None):
-            if begin > at:
-                break
-            at = max(at, gap_end)
+        while place < len(self.gaps) and self.gaps[place][0] <= at:
+            at = max(at, self.gaps[place][1])
+            place += 1
         return at if at < end else None
 
     def behind_last_record(self, end: int) -> int:
