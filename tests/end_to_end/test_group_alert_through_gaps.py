@@ -138,7 +138,7 @@ def test_an_alert_about_a_group_is_sent_once_through_kills_between_two_commits_a
         it.wait_fresh(began)
         groups.is_sent_once(BEYOND, STUCK)
     it.sandbox.kill(1)
-    time.sleep(30)
+    time.sleep(30)  # the coordinator is gone for so long
     it.sandbox.start(1)
     it.wait_fresh(time.time())
     groups.is_sent_once(BEYOND, STUCK)

@@ -57,6 +57,20 @@ def test_a_group_that_is_deleted_has_no_series_after_the_next_sample(
     assert again == {("payments", "orders"): 1, ("payments", "clicks"): 1}
 
 
+def test_of_a_group_that_its_coordinator_is_late_with_the_state_is_shown_and_no_old_lag(
+    reader: TablesReader, fresh: int, tables: Any, common: Any
+) -> None:
+    """Its newest answer lists both; of one it says no offsets, so those of an earlier one are kept, with their time."""
+    old = {"collected_at": common["collected_at"] - (STALE_AFTER + 60) * SECOND, "kept_at": common["collected_at"]}
+    group = {**common, "group_protocol": "classic", "group_state": "Stable", "members": 2, "coordinator": 1}
+    tables.put("groups", {**group, "group": "late", "is_unread": True}, {**group, "group": "payments"})
+    tables.put("group_offsets", {**committed(common, "orders"), "group": "late", **old}, committed(common, "orders"))
+    shown = show(reader, fresh)
+    assert shown("kafka_replication_group_members", "group") == {("late",): 2, ("payments",): 2}
+    assert shown("kafka_replication_group_lag_records", "group") == {("payments",): 1}
+    assert shown("kafka_replication_broker_unread_groups", "broker") == {("1",): 1}
+
+
 def test_while_the_lag_of_a_partition_is_unknown_that_of_the_others_is_a_lower_bound(
     reader: TablesReader, fresh: int, tables: Any, common: Any
 ) -> None:

@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
 from random import Random
 from typing import Final
 
@@ -56,6 +55,7 @@ class Log:
         start, end, stable: log start, high watermark, last stable offset.
         gaps: offsets that are no records, in order.
         ends: high watermarks of the last day, by second.
+        transaction: the one that is open.
     """
 
     topic: str
@@ -68,7 +68,7 @@ class Log:
     stable: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list)
     ends: deque[tuple[float, int]] = field(default_factory=lambda: deque([(0.0, 0)], _REMEMBERED))
-    _open: Transaction | None = None
+    transaction: Transaction | None = None
     _rest: float = 0.0
     _checked: float = 0.0
     _cleaned: int = 0
@@ -102,15 +102,15 @@ class Log:
         return 0 if self.kept is None else self.delete(self.end - self.kept)
 
     def _transact(self, now: float, random: Random) -> None:
-        if self._open is None:
+        if self.transaction is None:
             if random.random() < _BEGINS[self.number % 2]:
                 lasts = random.uniform(600, 1_800) if random.random() < _LONG_SHARE else random.uniform(1, 40)
-                self._open = Transaction(self.end, now + lasts, random.random() < _ABORTED_SHARE)
+                self.transaction = Transaction(self.end, now + lasts, random.random() < _ABORTED_SHARE)
                 self.end += random.choice((1, 1, 2, 20))
-        elif now >= self._open.until:
-            self.gaps.append((self._open.begin if self._open.is_aborted else self.end, self.end + 1))
+        elif now >= self.transaction.until:
+            self.gaps.append((self.transaction.begin if self.transaction.is_aborted else self.end, self.end + 1))
             self.end += 1
-            self._open, self.stable = None, self.end
+            self.transaction, self.stable = None, self.end
 
     def _clean(self) -> None:
         until = self.end - 100
@@ -127,7 +127,7 @@ class Log:
         """Lose the last records, as after an unclean election."""
         self.end = self.stable = max(self.start, self.end - count)
         self.gaps = [gap for gap in self.gaps if gap[1] <= self.end]
-        self._open, self._cleaned = None, min(self._cleaned, self.end)
+        self.transaction, self._cleaned = None, min(self._cleaned, self.end)
         self.ends = deque([(self.ends[-1][0], self.end)], _REMEMBERED)
 
     def first_record(self, begin: int, end: int) -> int | None:
@@ -140,10 +140,9 @@ class Log:
 
     def _first(self, at: int, end: int) -> int | None:
         place = max(0, bisect_right(self.gaps, (at, self.end + 1)) - 1)
-        for begin, gap_end in islice(self.gaps, place, None):
-            if begin > at:
-                break
-            at = max(at, gap_end)
+        while place < len(self.gaps) and self.gaps[place][0] <= at:
+            at = max(at, self.gaps[place][1])
+            place += 1
         return at if at < end else None
 
     def behind_last_record(self, end: int) -> int:

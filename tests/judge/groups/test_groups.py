@@ -61,7 +61,7 @@ def test_what_is_no_standstill_is_told_by_no_rule(kind: str) -> None:
     if kind == "nobody reads":
         reading.is_subscribed = False
     elif kind in {"behind a transaction", "aborted"}:
-        log.kind, log._open = LogKind.TRANSACTIONAL, Transaction(log.end, 120 if kind == "aborted" else 1e9, True)
+        log.kind, log.transaction = LogKind.TRANSACTIONAL, Transaction(log.end, 120 if kind == "aborted" else 1e9, True)
         log.end += 5
     elif kind == "marker":
         log.rate = 0
@@ -72,8 +72,8 @@ def test_what_is_no_standstill_is_told_by_no_rule(kind: str) -> None:
         if kind == "replays":
             reading.set(0)
         reading.is_paused = kind == "pauses"
-        if kind == "aborted" and log._open is None:
-            log._open = Transaction(log.end, 1e9, True)
+        if kind == "aborted" and log.transaction is None:
+            log.transaction = Transaction(log.end, 1e9, True)
         play.live(400)
         reading.is_paused = False
         play.live(100)
