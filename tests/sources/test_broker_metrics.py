@@ -19,10 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from streaming.commands import doctor_agents
+from streaming.commands.doctor_machine import Status
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT, REGISTRATION_STATE
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.settings import CollectSettings, Settings
 from streaming.sources import broker_metrics
 from streaming.sources.agents import Agents, agents_from
 from streaming.sources.broker_metrics import (
@@ -542,6 +545,33 @@ def test_brokers_of_a_pattern_are_followed_as_they_come_move_and_go(
     monkeypatch.setattr(broker_metrics, "monotonic", lambda: Micros(at + 3_601_000_000))
     polled(source)
     assert source.urls.keys() == {7}
+
+
+def test_wrong_and_missing_agents_are_named_once_and_not_recorded_and_doctor_names_them(
+    serve: Serve, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three agents the first is that of broker 2, and broker 4 has none."""
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        node = {"1": 2}.get(request.path[-1], int(request.path[-1]))
+        answer(f'{EXPOSITION}kafka_server_app_info_starttimems{{id="{node}"}} 1.79E12\n')(request)
+
+    url = serve(handle)
+    urls = {str(broker): f"{url}?{broker}" for broker in (1, 2, 3)}
+    brokers = {BrokerId(broker): ("h", 9092) for broker in range(1, 5)}
+    view = ClusterView(ClusterId("C"), 1, brokers, {})
+    source = source_of({}, agents=agents_from(urls), view=lambda: view)
+    found, refused = polled_with_refusals(source, lambda polls, samples, _: polls > 9 and samples > 9)
+    assert {item.broker for item in found} == {2, 3}
+    missing = 'collect.broker_metrics has no agent of broker 4: add "4" = "http://...", or "*" for all'
+    wrong = (
+        f"the agent of broker 1 in collect.broker_metrics, {url}?1, is that of broker 2, so nothing of it is recorded: "
+        "correct the address"
+    )
+    assert refused == [missing, wrong]
+    monkeypatch.setattr(doctor_agents, "view_of", lambda _: view)
+    findings = doctor_agents.broker_metrics(Settings(collect=CollectSettings(broker_metrics=urls)))
+    assert [sentence for status, sentence in findings if status is Status.WARNING] == [missing, wrong]
 
 
 def test_our_exporter_configuration_asks_for_no_mbean_of_a_partition() -> None:

@@ -291,7 +291,8 @@ class MetadataRound:
         elif len(self._in_flight) < _MAX_IN_FLIGHT and (is_failed or now - self._requested_at > _SLOW_AFTER):
             self._submit_next()
         if not self._in_flight and not self._doubt.needs_recheck:
-            self._cluster.end_round(self._failures)
+            if self._cluster.is_another_after(self._failures):
+                return
             raise next((each for each in self._failures if isinstance(each, ServiceRefused)), None) or (
                 self._failures[0] if self._failures else ConnectionRefused("no broker responds in time")
             )
@@ -330,12 +331,16 @@ class OwnCluster:
         by = Responder(meant, False, answered_by if answered_by >= 0 else None, view.cluster_id, Role.BROKER)
         return WrongNode(address, by)
 
-    def end_round(self, failures: Sequence[BaseException]) -> None:
-        """Take any cluster next if all who answer are of another one; while some do not answer, only after a while."""
+    def is_another_after(self, failures: Sequence[BaseException]) -> bool:
+        """Return whether any cluster is taken next: all who answer are of another one, and have been for a while.
+
+        They have to be for so long only while there are some who do not answer.
+        """
         if self._others:
             now = monotonic()
             self._missed_since = self._missed_since or now
             self._is_any = len(failures) <= self._others or now - self._missed_since > LONGEST_DOUBT
+        return self._is_any
 
 
 def others_denied(view: ClusterView) -> PermissionDenied:
