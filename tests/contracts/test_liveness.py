@@ -28,6 +28,11 @@ def said_on(page: str, broker: int | None = None) -> AgentSamples:
 def test_without_an_agent_a_fenced_broker_is_recovering_or_dead_and_nobody_knows() -> None:
     assert liveness_of(FENCED, AgentSamples()) is Liveness.UNKNOWN
     assert liveness_of(None, AgentSamples()) is Liveness.UNKNOWN
+    unseen = liveness_of(FENCED._replace(is_fenced=False, is_unseen=True), AgentSamples())
+    assert unseen is Liveness.UNSEEN
+    assert (advice(unseen, AgentSamples()) or "").startswith(
+        "it is in ISRs, so it runs; it lacks the listener by which"
+    )
     assert liveness_of(GONE, AgentSamples()) is Liveness.UNREGISTERED
 
 

@@ -87,7 +87,7 @@ def eventually(state: Callable[[], Any], enough: Callable[[Any], object], second
     deadline = time.monotonic() + seconds
     while not enough(found := state()):
         assert time.monotonic() < deadline, found
-        time.sleep(1)
+        time.sleep(1)  # each look starts requests of its own
     return found
 
 

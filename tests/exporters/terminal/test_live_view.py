@@ -75,6 +75,12 @@ def test_a_polled_broker_is_fenced_while_it_has_replicas_and_then_no_more_than_n
     assert states == [["active", "fenced"], ["active", "not listed"]]
 
 
+def test_a_broker_that_can_only_be_seen_in_isrs_is_unseen_and_neither_unknown_nor_fenced() -> None:
+    one = cluster()
+    polled = replace(one, brokers={1: one.brokers[1]._replace(is_unseen=True)})
+    assert live_view.broker_state(polled, 1)[0] == "unseen"
+
+
 def test_before_the_first_observation_the_heading_says_so() -> None:
     assert "cluster kafka  no data yet" in shown(
         live_view.heading(ClusterSnapshot(cluster=ClusterState("c", "kafka")), NOW)
