@@ -84,7 +84,7 @@ def hello(address: Address) -> Shown:
     with closing(race):
         while (connected := race.next()) is not None:
             plain, place = connected
-            shown = _begun(plain, address, race.share or SECONDS)
+            shown = _begun(plain, address, SECONDS if race.is_last else race.step_seconds)
             if shown.ends_at is not None:
                 return shown
             race.failures[place] = shown.why_unseen

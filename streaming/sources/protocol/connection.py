@@ -149,7 +149,7 @@ class Connection:
         self.after_reopening: Callable[[], object] = lambda: None
         self._security, self._peer = security, peer or Peer()
         self._correlation, self._is_closed = 0, False
-        self._response_seconds, self._greeted_until = response_seconds, NEVER
+        self._response_seconds, self._step_seconds = response_seconds, NEVER
         self._session = NO_SESSION
         with self._counting_errors():
             self._open()
@@ -213,7 +213,7 @@ class Connection:
         self._correlation += 1
         request.with_header(correlation_id=self._correlation, client_id=CLIENT_ID)
         began = time.monotonic()
-        until = min(max(began, self.muted_until) + self._response_seconds, self._greeted_until)
+        until = max(began, self.muted_until) + min(self._response_seconds, self._step_seconds)
         try:
             self._socket.settimeout(max(_LEAST_SECONDS, until - began))
             frame = request.encode(header=True, framed=True)
@@ -235,7 +235,8 @@ class Connection:
     def _open(self) -> None:
         """Connect and log in at the first address of the name that lets us do all of it.
 
-        What an address takes for TLS and the login is its own time; a refused login is the last word of all of them.
+        While others are left, each step of an address, TLS or a response, has a limit of its own: one that is far away
+        is not taken for one that is silent. A refused login is the last word of all of them.
         """
         self.muted_until, self._session = 0.0, NO_SESSION
         places = resolved(self.address, CONNECT_SECONDS)
@@ -243,8 +244,7 @@ class Connection:
         with closing(Race(places, first=first_of(self.address))) as race:
             while (connected := race.next()) is not None:
                 plain, place = connected
-                share = race.share
-                self._greeted_until = NEVER if share is None else time.monotonic() + share
+                self._step_seconds = NEVER if race.is_last else race.step_seconds
                 try:
                     self._greet(plain)
                 except ServiceRefused:
@@ -252,7 +252,7 @@ class Connection:
                 except ConnectionRefused as refusal:
                     race.failures[place] = str(refusal)
                 else:
-                    self._greeted_until = NEVER
+                    self._step_seconds = NEVER
                     begin_with(self.address, str(place))
                     return
                 if time.monotonic() > until:
@@ -282,7 +282,7 @@ class Connection:
         except ConfigurationError as error:  # a file has changed since the start
             raise ServiceRefused(str(error)) from None
         try:
-            plain.settimeout(max(_LEAST_SECONDS, min(CONNECT_SECONDS, self._greeted_until - time.monotonic())))
+            plain.settimeout(min(CONNECT_SECONDS, self._step_seconds))
             secured = context.wrap_socket(plain, server_hostname=self.address.host)
         except TimeoutError:
             raise ConnectionRefused(f"{self.address} accepts connections, but is silent in the TLS handshake") from None
@@ -315,7 +315,11 @@ class Connection:
         """Connect again."""
         self._socket.close()
         self._open()
-        self.after_reopening()
+        try:
+            self.after_reopening()
+        except BaseException:
+            self.close()
+            raise
 
     def _renew_session(self) -> None:
         """Log in again on this connection, which remains (KIP-368); where that fails, on another one.

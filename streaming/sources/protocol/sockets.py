@@ -153,6 +153,7 @@ class Race:
 
     Attributes:
         failures: why an address cannot be used.
+        step_seconds: how long a step on a connection may take while other addresses are left.
     """
 
     def __init__(self, places: Sequence[Place], *, first: str = "", seconds: float | None = None) -> None:
@@ -161,16 +162,15 @@ class Race:
         self._waiting = [*ordered[at:], *ordered[:at]]
         self._seconds = CONNECT_SECONDS if seconds is None else seconds
         self._moment = min(MOMENT_SECONDS, self._seconds / (2 * max(1, len(ordered))))
-        self._count, self._next_at = len(ordered), 0.0
+        self.step_seconds, self._next_at = self._seconds / 2, 0.0
         self._begun: dict[socket.socket, tuple[Place, float]] = {}
         self._selector = selectors.DefaultSelector()
         self.failures: dict[Place, str] = {}
 
     @property
-    def share(self) -> float | None:
-        """Seconds for what follows on a connection while other addresses are left; None for the last one."""
-        is_last = not self._waiting and not self._begun
-        return None if is_last else max(self._seconds / self._count, self._seconds / 3)
+    def is_last(self) -> bool:
+        """True if no other address is left."""
+        return not self._waiting and not self._begun
 
     @property
     def upcoming(self) -> str:

@@ -20,7 +20,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import EXPIRED_CERTIFICATE
 from streaming.contracts.records import EndPoint, RegisterBroker, RegisterController
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.collector import certificates
+from streaming.sources.collector import certificates, listener_watch
 from streaming.sources.collector.certificates import NO_RESTART, SecuredListener, hello, registered, secured
 from streaming.sources.collector.listener_watch import ListenerWatch
 from streaming.sources.collector.listeners import Role
@@ -198,8 +198,9 @@ def test_a_listener_whose_certificate_holds_for_long_is_looked_at_seldom_and_oth
 
 
 def test_that_a_certificate_has_ended_is_observed_once_and_that_it_is_renewed(
-    quorum: Any, chain: Chain, held: ExitStack
+    quorum: Any, chain: Chain, held: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(listener_watch, "_WAIT_SECONDS", 0.01)
     one = listening(held, chain.issue(leaf=-1))
     points = {("broker", 3): (at(one, "REPLICATION"), at(one, "ALSO"))}
     ids: list[Any] = [None]

@@ -219,7 +219,9 @@ def test_a_round_trip_of_a_fifth_of_a_second_behind_a_dead_address_connects(
 
     with socket.create_server(("127.0.0.5", quorum.nodes[1].port)) as proxy:
         threading.Thread(target=serve, args=(proxy,), daemon=True).start()
-        host.has(host.hole("127.0.0.3"), "127.0.0.5")
+        quorum.login = logins.Server
+        client |= {**logins.LOGIN, "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256"}
+        host.has(host.hole("127.0.0.3"), "127.0.0.5", host.hole("127.0.0.6"))
         assert cluster_of(Connection(host.address, from_client(client))) == CLUSTER_ID
 
 
@@ -386,6 +388,16 @@ def test_a_node_that_hangs_up_while_nothing_is_asked_is_connected_again(
     assert cluster_of(connection) == CLUSTER_ID
     assert peers.at(host.address).errors == 0
     assert reopened == [1, 2, 3]
+    connection.after_reopening = lambda: (_ for _ in ()).throw(ServiceRefused("another node"))
+    quorum.nodes[1].disconnect()
+    time.sleep(0.02)
+    for reason in ("another node", "is closed"):  # and it is not asked again
+        with pytest.raises(ConnectionRefused, match=reason):
+            cluster_of(connection)
+
+
+def test_a_connection_that_was_closed_here_is_not_opened_again(address: Address) -> None:
+    connection = Connection(address, Security())
     connection.close()
     with pytest.raises(ConnectionRefused, match="is closed"):  # by us: nobody wants it any more
         cluster_of(connection)
