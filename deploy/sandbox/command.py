@@ -40,7 +40,8 @@ TOOLS: Final = {
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
 }
-"""Kafka's scripts and the classes that they start, since 4.0; earlier versions have some elsewhere."""
+"""Kafka's scripts and the classes that they start, of the default version; others have some elsewhere."""
+MOVED: Final = {"4.4": {"kafka-configs": "org.apache.kafka.tools.ConfigCommand"}}
 
 
 def _existing(file: Path | None) -> Path | None:
@@ -155,10 +156,11 @@ def tool(
 
     Example: isrwatch sandbox tool kafka-console-producer --topic orders
     """
-    main = TOOLS.get(name, name)
+    sandbox = _opened(root)
+    main = {**TOOLS, **MOVED.get(sandbox.plan.version, {})}.get(name, name)
     if "." not in main:
         raise ConfigurationError(f"there is no tool {name}; name one of {', '.join(TOOLS)}, or a class")
-    command = [str(part) for part in _opened(root).tool_command(main, *(arguments or ()))]
+    command = [str(part) for part in sandbox.tool_command(main, *(arguments or ()))]
     os.execv(command[0], command)  # noqa: S606 - it gets this terminal: what is typed, and Ctrl-C
 
 

@@ -34,6 +34,9 @@ class TopicSettingsObserved(Sample):
     cleanup_policy: Annotated[str | None, "cleanup.policy"] = None
     leader_throttled_replicas: Annotated[str | None, "leader.replication.throttled.replicas; empty: none"] = None
     follower_throttled_replicas: Annotated[str | None, "follower.replication.throttled.replicas; empty: none"] = None
+    takes_dead_letters: Annotated[
+        bool | None, "errors.deadletterqueue.group.enable: share groups put what they reject here (Kafka 4.4)"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

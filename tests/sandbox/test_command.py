@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.sandbox import Sandbox, read_plan
-from deploy.sandbox.command import TOOLS
-from deploy.sandbox.plan import plan_cluster
+from deploy.sandbox.command import MOVED, TOOLS
+from deploy.sandbox.plan import SINCE_4, VERSIONS, plan_cluster
 from streaming.commands import app
-from streaming.runtime.jars import SANDBOX, jar_paths
+from streaming.runtime.jars import jar_paths
 
 pytestmark = [pytest.mark.kafka]
 
@@ -80,12 +80,13 @@ def test_a_person_starts_breaks_repairs_and_ends_a_cluster(tmp_path: Path) -> No
     assert "there is no sandbox in" in isrwatch(root, "status", code=2)
 
 
-def test_each_tool_is_a_class_of_the_newest_kafka() -> None:
+@pytest.mark.parametrize("version", sorted(SINCE_4))
+def test_each_tool_is_a_class_of_kafka(version: str) -> None:
     classes = set[str]()
-    for jar in jar_paths(SANDBOX):
+    for jar in jar_paths(VERSIONS[version]):
         with zipfile.ZipFile(jar) as content:
             classes |= {name.removesuffix(".class").replace("/", ".") for name in content.namelist()}
-    assert set(TOOLS.values()) - classes == set()
+    assert set({**TOOLS, **MOVED.get(version, {})}.values()) - classes == set()
 
 
 def test_up_ends_when_another_terminal_takes_the_sandbox_down(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ _OF_TOPIC: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "cleanup_policy": ("cleanup.policy", str),
     "leader_throttled_replicas": ("leader.replication.throttled.replicas", str),
     "follower_throttled_replicas": ("follower.replication.throttled.replicas", str),
+    "takes_dead_letters": ("errors.deadletterqueue.group.enable", is_true),
 }
 _OF_BROKER: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "leader_throttled_rate": ("leader.replication.throttled.rate", int),

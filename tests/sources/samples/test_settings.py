@@ -37,6 +37,7 @@ OF_ORDERS = {
     "cleanup.policy": "compact,delete",
     "leader.replication.throttled.replicas": "0:1",
     "follower.replication.throttled.replicas": "",
+    "errors.deadletterqueue.group.enable": "true",
 }
 OF_BROKER = {
     "leader.replication.throttled.rate": "1000",
@@ -85,6 +86,7 @@ def test_any_broker_is_asked_for_topics_and_each_for_itself_and_only_for_what_ma
     assert (orders.topic, orders.partition_count, orders.replication_factor, orders.min_isr) == ("orders", 3, 2, 2)
     assert (orders.allows_unclean_election, orders.cleanup_policy) == (True, "compact,delete")
     assert (orders.leader_throttled_replicas, orders.follower_throttled_replicas) == ("0:1", "")
+    assert orders.takes_dead_letters is True
     assert (orders.source_kind, orders.cluster_id) == (SourceKind.NONE, cluster.cluster_id)
     settings = {each.broker: each for each in of(BrokerSettingsObserved, seen)}
     assert settings.keys() == {1, 2, 3}
