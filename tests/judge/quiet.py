@@ -232,21 +232,25 @@ def lived(folder: Path, name: str, seed: str, days: int, *, resume: bool) -> lis
         results = []
     results_file.write_text("".join(json.dumps(each) + "\n" for each in results), encoding="utf-8")
     print(f"seed {seed}, {days - len(results)} of {days} days to go; {results_file}", file=sys.stderr, flush=True)
-    pending: Future[Result] | None = None
+    judging: list[Future[None]] = []
     with ThreadPoolExecutor(1) as pool:
         while life.piece < days:
-            written_life(folder / f"{name}-{life.piece}.state", life)
             day = _lived(life)
-            if pending is not None:
-                _take(pending, results, results_file)
-            pending = pool.submit(_judged, day)
-        if pending is not None:
-            _take(pending, results, results_file)
+            written_life(folder / f"{name}-{life.piece}.state", life)
+            judging.append(pool.submit(_judge, day, results, results_file))
+            for each in judging[:-1]:
+                each.result()
+    for each in judging:
+        each.result()
     return results
 
 
-def _take(pending: Future[Result], results: list[Result], file: Path) -> None:
-    result = pending.result()
+def _judge(day: Lived, results: list[Result], file: Path) -> None:
+    """Judge a day, and write its result at once: who stops the run loses a day that was not lived to its end."""
+    _take(_judged(day), results, file)
+
+
+def _take(result: Result, results: list[Result], file: Path) -> None:
     results.append(result)
     with file.open("a", encoding="utf-8") as opened:
         opened.write(json.dumps(result) + "\n")

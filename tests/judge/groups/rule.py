@@ -6,10 +6,11 @@ before the rules that it judges. Change it by argument only, never because a rul
 
 - **Stuck**: for fifteen minutes a record could have been read, somebody reads the partition, and the same offset stayed
   committed. A marker, an aborted record, one that compaction removed or that an open transaction holds back is no
-  record that can be read. Somebody reads it while a process of the group has it, or asks for it in a rebalance. Of a
-  consumer without membership nothing shows that but its commits: within an hour of the last one it *must* be told,
-  afterwards, or when the process is gone, it may be. A process that is gone *may* count as one that rebalances for as
-  long as a rebalance may take.
+  record that can be read; of a group that commits its position, and so would have passed them, they may be told.
+  Somebody reads the partition while a process of the group has it, or asks for it in a rebalance. Of a consumer without
+  membership nothing shows that but its commits: within an hour of the last one it *must* be told, afterwards, or when
+  the process is gone, it may be. A process that is gone *may* count as one that rebalances for as long as a rebalance
+  may take.
 - **Beyond**: what is committed exceeds the end of the log, whoever reads it. It must be told after two minutes.
 - **Losing**: a record was deleted that a reader had not read. It must be told if an answer shows it, that is, before
   the group has committed behind it: what is committed behind it by then may as well have been read. Losses of a quarter
@@ -57,7 +58,7 @@ _BEHIND: Final = 270.0
 _GROWN: Final = 45.0
 _BEFORE: Final = 900.0
 _USED: Final = 0.75
-_KEPT: Final = 12 * 3_600.0
+_KEPT: Final = 36 * 3_600.0
 
 Place = tuple[str, str]
 """Group and partition."""
@@ -156,15 +157,17 @@ class Watch:
         if self._committed.get(place) != reading.committed:
             self._forget_offset(place)
         self._committed[place] = reading.committed
-        if log.first_record(unread, log.stable) is None:
+        has_record = log.first_record(unread, log.stable) is not None
+        if not has_record:
             self._waiting.pop(place, None)
+        since = self._waiting.setdefault(place, now) if has_record else None
+        if must and since is not None:
+            self._must[STUCK, place].add(now, is_new=since == now)
+        if not has_record and (reading.commits_records or max(unread, log.start) >= log.stable):
             return
-        since = self._waiting.setdefault(place, now)
         begin, last = self._unmoved.get(place, (now, now))
         begin = begin if now - last < _MOMENT else now
         self._unmoved[place] = begin, now
-        if must:
-            self._must[STUCK, place].add(now, is_new=since == now)
         if may:
             self._may[STUCK, place].add(now, lasts=_MOMENT, is_new=begin == now)
 
