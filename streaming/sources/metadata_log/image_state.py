@@ -117,6 +117,9 @@ class MetadataState:
         self.topics: dict[TopicId, str] = {}
         self.partitions: dict[TopicId, dict[int, Partition]] = {}
         self.brokers: dict[BrokerId, RegisterBroker] = {}
+        # Directories of the present registrations that failed since. Of those before a restart of the collector nothing
+        # is known: an assignment to one of them is older than that.
+        self._failed: dict[BrokerId, frozenset[str]] = {}
         self.configs: dict[tuple[str, str], str] = {}
         self.features: dict[str, int] = {}
         self.controller: LeaderChange | None = None
@@ -125,6 +128,13 @@ class MetadataState:
     def shutting_down(self) -> frozenset[BrokerId]:
         """Return the brokers in controlled shutdown."""
         return frozenset(broker for broker, state in self.brokers.items() if state.in_controlled_shutdown)
+
+    def log_dirs(self) -> dict[BrokerId, frozenset[str]]:
+        """Return the directories that each broker has registered, those that failed since included."""
+        return {
+            broker: frozenset(state.log_dirs) | self._failed.get(broker, frozenset())
+            for broker, state in self.brokers.items()
+        }
 
     def unclean_enabled(self, topic_id: TopicId) -> bool:
         """Return whether the log enables unclean elections for a topic (it does not contain static broker defaults)."""
@@ -231,6 +241,7 @@ class MetadataState:
     @apply.register
     def _(self, record: RegisterBroker) -> list[Effect]:
         self.brokers[record.broker] = record
+        self._failed.pop(record.broker, None)
         return [BrokerStep(record)]
 
     @apply.register
@@ -246,6 +257,8 @@ class MetadataState:
             log_dirs=before.log_dirs if record.log_dirs is None else record.log_dirs,
         )
         self.brokers[record.broker] = after
+        if lost := frozenset(before.log_dirs).difference(after.log_dirs):
+            self._failed[record.broker] = lost | self._failed.get(record.broker, frozenset())
         # One session timeout after a controlled shutdown the controller fences the broker again, which changes nothing.
         return [BrokerStep(after)] if after != before else []
 
