@@ -21,7 +21,7 @@ MOST_STALLS = 8
 
 def test_the_controller_is_the_suspect_of_what_its_own_silence_did(kafka_cluster: MakeSandbox) -> None:
     """Whom it fences, and whether anybody, is chance: the first broker whose heartbeat is not read in time."""
-    cluster = kafka_cluster(brokers=3, broker_session_timeout_ms=6_000)
+    cluster = kafka_cluster(brokers=3, broker_session_timeout_ms=9_000)
     cluster.admin.create_topic("orders", assignment=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
 
     def seen() -> list[Observation]:
@@ -34,7 +34,7 @@ def test_the_controller_is_the_suspect_of_what_its_own_silence_did(kafka_cluster
     time.sleep(3)
     for _ in range(MOST_STALLS):
         cluster.pause(101)
-        time.sleep(9.0)
+        time.sleep(12.0)
         cluster.resume(101)
         wait_until(lambda: cluster.admin.live_brokers() == {1, 2, 3}, "every broker to be back")
         time.sleep(3)
