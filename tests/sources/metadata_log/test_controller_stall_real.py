@@ -25,10 +25,11 @@ def test_the_controller_is_the_suspect_of_what_its_own_silence_did(kafka_cluster
     cluster.admin.create_topic("orders", assignment=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
 
     def seen() -> list[Observation]:
+        now = Micros(time.time_ns() // 1_000)
         image = ClusterImage(cluster_id=ClusterId("c"), cluster="c", source="metadata_log:c")
-        told = image.snapshot(snapshot_id="s", reason=SnapshotReason.START, collected_at=Micros(1))
+        told = image.snapshot(snapshot_id="s", reason=SnapshotReason.START, collected_at=now)
         return told + [
-            each for batch in decode_batches(cluster.read_metadata_log()) for each in image.apply(batch, Micros(1))
+            each for batch in decode_batches(cluster.read_metadata_log()) for each in image.apply(batch, now)
         ]
 
     time.sleep(3)
