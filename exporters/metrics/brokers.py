@@ -26,6 +26,7 @@ ISR_REMOVAL_CAUSES: Final = (
     Cause.RESTART,
     Cause.UNCLEAN_RESTART,
     Cause.UNREGISTERED,
+    Cause.TWO_PROCESSES,
     Cause.DIR_FAILURE,
     Cause.REASSIGNMENT,
     Cause.UNCLEAN_ELECTION,

@@ -456,7 +456,9 @@ class ConfiguredTimes(NamedTuple):
         """
         begin = fenced_at - self.broker_session
         silent = min(silent_until, fenced_at) - max(silent_since, begin)
-        return silent_until <= fenced_at and self.broker_session - silent <= self.awake_in_stall
+        is_whole = silent_until - silent_since >= self.broker_session
+        awake = self.awake_in_stall * (2 if is_whole else 1)  # on a busy machine it takes time to be back
+        return silent_until <= fenced_at and self.broker_session - silent <= awake
 
     @property
     def awake_in_stall(self) -> int:

@@ -121,6 +121,7 @@ _COLOURS: Final = {
     "lag": "yellow",
     "leader_stall": "yellow",
     "controller_stall": "yellow",
+    "two_processes": "yellow",
     "expand": "green",
 }
 

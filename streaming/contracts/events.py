@@ -81,6 +81,9 @@ class Cause(StrEnum):
     """A log directory of the broker failed."""
     UNREGISTERED = "unregistered"
     """The broker was removed from the cluster."""
+    TWO_PROCESSES = "two_processes"
+    """Two processes run with the id of the broker: the one that is not registered placed the replica in a directory of
+    its own, which the registered one does not have, so the controller took it for lost."""
     REASSIGNMENT = "reassignment"
     """The replicas of the partition were changed."""
     PREFERRED_ELECTION = "preferred_election"
@@ -165,6 +168,9 @@ class IncidentClass(StrEnum):
     CONTROLLER_STALL = "controller_stall"
     """Harmful: the controller stood still for about as long as a session, then fenced brokers that ran. Suspect: the
     controller."""
+    TWO_PROCESSES = "two_processes"
+    """Harmful: two processes run with the id of one broker, and its replicas leave and join ISRs by turns. Suspect:
+    that broker, of which one process is to be stopped."""
     CONTROLLER_FAILOVER = "controller_failover"
     """Neither: a controller was elected, another one or the same again; no partition changed."""
 

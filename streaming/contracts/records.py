@@ -123,6 +123,7 @@ class PartitionChange:
     leader_recovery_state: int | None = None
     elr: tuple[BrokerId, ...] | None = None
     last_known_elr: tuple[BrokerId, ...] | None = None
+    directories: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

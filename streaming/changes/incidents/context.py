@@ -32,6 +32,7 @@ class Family(StrEnum):
     MOVE = "move"
     CONTROLLER = "controller"
     STALL = "stall"
+    TWO_PROCESSES = "two_processes"
 
 
 # Causes that remove brokers, and so open an incident; ``incidents.rules`` reads them with their evidence. All
@@ -52,6 +53,7 @@ FAMILY_OF: Final[dict[str, Family]] = {
     # Not last_known_leader: Kafka counts it as unclean, but it is the replica that led last.
     Cause.UNCLEAN_ELECTION: Family.UNCLEAN,
     Cause.REASSIGNMENT: Family.MOVE,
+    Cause.TWO_PROCESSES: Family.TWO_PROCESSES,
 }
 
 UNRELATED: Final = frozenset({Cause.CREATED, Cause.CONFIG})

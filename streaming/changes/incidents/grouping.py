@@ -37,7 +37,7 @@ from streaming.changes.incidents.rules import (
     was_controller,
 )
 from streaming.changes.incidents.short_ids import NumberStep, Opened, losses_of
-from streaming.contracts.events import EventKind, Subject
+from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.identifiers import NO_LEADER
 
 if TYPE_CHECKING:
@@ -172,10 +172,15 @@ class IncidentFold:
             incident.unclean_left.update(gone, away.intersection(row.replicas))
         elif family is Family.STALL:
             self._record_stall(incident, gone, row)
+        elif family is Family.TWO_PROCESSES:
+            incident.base = family  # also of one that began as lag, or as the loss of one of the two
+            incident.doubled.update(gone)
         elif is_up:  # work on it is announced
             incident.planned.update(gone)
             incident.work |= self.contexts[row.cluster_id].announced_work(gone, row.since, row.time)
         else:
+            is_doubtful = row.cause == Cause.FENCED and row.evidence == Evidence.AMBIGUOUS
+            (incident.fenced if is_doubtful else incident.proven_lost).update(gone)
             for broker in gone:
                 self._record_down(incident, broker, family, row)
         self._incidents.record(incident, row)
@@ -491,6 +496,7 @@ def absorb(incident: Incident, other: Incident) -> None:
     for each in (incident, other):
         each.skip_unobserved(max(incident.unobserved or 0, other.unobserved or 0))
     incident.base = other.base if incident.base is Family.CONTROLLER else incident.base
+    incident.base = Family.TWO_PROCESSES if other.base is Family.TWO_PROCESSES else incident.base
     incident.opened_at = min(incident.opened_at, other.opened_at)
     incident.updated_at = max(incident.updated_at, other.updated_at)
     incident.version, incident.lost_at = max(incident.version, other.version), max(incident.lost_at, other.lost_at)
@@ -498,8 +504,8 @@ def absorb(incident: Incident, other: Incident) -> None:
         setattr(incident, name, max(getattr(incident, name), getattr(other, name)))
     for name in ("blamed", "departures", "verdicts", "causes", "counts"):
         getattr(incident, name).update(getattr(other, name))
-    sets = "lost planned announced work disks unclean_left harmed_by overdue refused leaderless unknown"
-    for name in (*sets.split(), "controllers", "elected", "moving", "innocent"):
+    sets = "lost planned announced work disks unclean_left harmed_by overdue controllers elected refused leaderless"
+    for name in (*sets.split(), "unknown", "moving", "innocent", "doubled", "fenced", "proven_lost"):
         getattr(incident, name).update(getattr(other, name))
     incident.downs = sorted((*incident.downs, *other.downs), key=lambda down: (down.at, down.broker))
     incident.episode = merged_episode(incident.episode, other.episode)

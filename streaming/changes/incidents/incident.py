@@ -126,6 +126,10 @@ class Incident:
     departures: Counter[LagReport] = field(default_factory=Counter)
     """(leader that expelled, or ``NO_LEADER`` where the controller did; broker that left) to the number of ISRs."""
     lost: set[int] = field(default_factory=set)
+    fenced: set[int] = field(default_factory=set)
+    """Brokers of which only this is proven: they were lost, or led nothing and were stopped cleanly."""
+    proven_lost: set[int] = field(default_factory=set)
+    """Brokers of whose loss there is more evidence than that."""
     lost_at: int = 0
     planned: set[int] = field(default_factory=set)
     announced: set[int] = field(default_factory=set)
@@ -156,6 +160,8 @@ class Incident:
     """Nodes that became the active controller, one of ``controllers`` if it restarted."""
     innocent: set[int] = field(default_factory=set)
     """Brokers that the controller fenced because it stood still itself, and that have not turned out to be lost."""
+    doubled: set[int] = field(default_factory=set)
+    """Brokers with whose id two processes run."""
     silence: int = 0
     """Microseconds for which the controller stood still, at most."""
     episode: LagEpisode | None = None

@@ -35,6 +35,8 @@ def class_of(incident: Incident, times: ConfiguredTimes) -> IncidentClass:  # no
     """Return the class, by the gravest evidence."""
     if incident.unclean_left:
         return IncidentClass.UNCLEAN_ELECTION
+    if incident.base is Family.TWO_PROCESSES:
+        return IncidentClass.TWO_PROCESSES
     if incident.disks:
         return IncidentClass.DISK_FAILURE
     if incident.lost:
@@ -78,7 +80,7 @@ def suspects_of(incident: Incident, kind: IncidentClass, times: ConfiguredTimes)
     suspects = _suspects(incident, kind, times)
     if kind in PLANNED_CLASSES:
         return dict.fromkeys(suspects, 0.0)
-    if kind is IncidentClass.CONTROLLER_STALL:
+    if kind in (IncidentClass.CONTROLLER_STALL, IncidentClass.TWO_PROCESSES):
         return dict.fromkeys(suspects, 1.0)
     is_either = kind is IncidentClass.SLOW_FOLLOWER and incident.only_report is not None
     if is_either or kind is IncidentClass.LINK_FAILURE:
@@ -107,10 +109,13 @@ def _parties(removal: tuple[int, int], kind: IncidentClass) -> tuple[int, ...]:
 def _suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -> tuple[int, ...]:
     if incident.base in (Family.MOVE, Family.CONTROLLER):
         return ()
-    if kind is IncidentClass.CONTROLLER_STALL:
-        return tuple(sorted(incident.controllers))
-    if kind is IncidentClass.DISK_FAILURE:
-        return tuple(sorted(incident.disks))
+    shown = {
+        IncidentClass.CONTROLLER_STALL: incident.controllers,
+        IncidentClass.TWO_PROCESSES: incident.doubled,
+        IncidentClass.DISK_FAILURE: incident.disks,
+    }
+    if kind in shown:
+        return tuple(sorted(shown[kind]))
     if kind in _LAG_CLASSES:
         return _lag_suspects(incident, kind, times)
     if kind in (IncidentClass.BROKER_LOSS, IncidentClass.RACK_LOSS):

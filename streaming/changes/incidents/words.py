@@ -106,10 +106,9 @@ def _names(incident: Incident, topic_ids: set[str]) -> set[str]:
 
 
 def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
-    if _is_over(incident, kind):
+    if _is_over(incident, kind) and kind not in _NOT_OVER:
         is_loss = incident.counts["unclean_elections"]
         why = "find out which records are missing, and why" if is_loss else "find out why, before it comes again"
-        why = look_for_stall(suspects) if kind is IncidentClass.CONTROLLER_STALL else why
         return "nothing to do" if kind in _HARMLESS else why
     if kind in _AWAY and suspects:
         away = tuple(broker for broker in suspects if incident.down_now(broker) is not None)
@@ -138,6 +137,8 @@ _AWAY: Final = frozenset({
     IncidentClass.UNSAFE_SHUTDOWN,
 })  # fmt: skip
 """Classes in which brokers are to be started again, until they are up."""
+_NOT_OVER: Final = frozenset({IncidentClass.CONTROLLER_STALL, IncidentClass.TWO_PROCESSES})
+"""Classes whose reason is to be looked for when every replica is back, too: it comes again soon."""
 _STOPS: Final = frozenset({
     IncidentClass.CONTROLLED_SHUTDOWN,
     IncidentClass.ROLLING_RESTART,
@@ -159,6 +160,8 @@ _NEXT: Final = {
     IncidentClass.UNSAFE_REASSIGNMENT: "wait until the new replicas have caught up, or cancel the reassignment",
     IncidentClass.UNCLEAN_ELECTION: "copy the logs of {brokers} before they start: they may have what is missing",
     IncidentClass.CONTROLLER_STALL: "{stall}; restart no broker",
+    IncidentClass.TWO_PROCESSES: "find both processes that run as {brokers}, on any machine, and stop the wrong one; "
+    "then restart the other one",
     IncidentClass.CONTROLLER_FAILOVER: "find out why the controller stopped",
 }
 
@@ -176,6 +179,8 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
     what = _WHAT[kind].format(
         brokers=brokers_named(suspects), were="were" if len(suspects) > 1 else "was", rack=incident.rack
     )
+    if kind is IncidentClass.BROKER_LOSS and incident.fenced - incident.proven_lost >= {*suspects}:
+        what = f"{brokers_named(suspects)} {_were(suspects)} lost, or stopped cleanly, which the log cannot tell"
     if _is_between(incident, kind, suspects):
         what = f"the network between {brokers_named(suspects)} was cut"
     if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):
@@ -236,6 +241,7 @@ _WHAT: Final = {
     IncidentClass.UNSAFE_REASSIGNMENT: "a reassignment left too few replicas in sync",
     IncidentClass.UNCLEAN_ELECTION: "{brokers} {were} lost and leaders were elected uncleanly",
     IncidentClass.CONTROLLER_FAILOVER: "another controller took over",
+    IncidentClass.TWO_PROCESSES: "two processes run as {brokers}, which leaves and joins ISRs by turns",
 }
 
 

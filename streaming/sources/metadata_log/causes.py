@@ -22,6 +22,8 @@
 #   | begin of a controlled shutdown                    | the registration record first; changes follow for as long as |
 #   |                                                   | it takes, also in later batches                              |
 #   | AlterPartition of a leader (KIP-497)              | partition changes alone, adjacent, of one leader that stays  |
+#   | AssignReplicasToDirs (KIP-858) to a directory     | the assignments first, then the removals of the same         |
+#   | that its broker has not registered                | partitions: TWO_PROCESSES (``_mark_foreign_directories``)    |
 #
 # First all records of a unit are put into their context (``ChangeInContext``), then each change is explained by the
 # first rule of ``_RULES`` that applies. The order of the rules is a part of them: each may rely on those before.
@@ -81,7 +83,7 @@ from streaming.contracts.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streaming.contracts.identifiers import TopicId
 
@@ -205,12 +207,17 @@ class ChangeInContext:
 
 
 def changes_in_context(
-    steps: Sequence[AppliedRecord], shutting_down: Iterable[BrokerId], *, may_have_elr: bool
+    steps: Sequence[AppliedRecord],
+    shutting_down: Iterable[BrokerId],
+    log_dirs: Mapping[BrokerId, frozenset[str]],
+    *,
+    may_have_elr: bool,
 ) -> list[ChangeInContext | None]:
     """Return each ``PartitionChange`` of one batch with its context, None for other records."""
     changes = [_in_context(step) for step in steps]
     _mark_shutdowns_and_unfencings(steps, changes, frozenset(shutting_down))
     _mark_removals(steps, changes, may_have_elr=may_have_elr)
+    _mark_foreign_directories(changes, log_dirs)
     _mark_leaders(changes)
     return changes
 
@@ -260,6 +267,10 @@ def _mark_removals(
             run = _run_before(changes, index, record.broker, ChangeInContext.drops)
             _set_removal(run, _replacement(run, record, may_have_elr=may_have_elr))
     _mark_unfinished_removal(changes)
+
+
+# Directory ids that stand for none: unassigned, lost, migrating (KIP-858).
+_RESERVED: Final = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"})
 
 
 def _run_before(
@@ -336,6 +347,9 @@ def _replacement(
     return ambiguous(Cause.UNCLEAN_RESTART, Cause.RESTART)
 
 
+_UNFINISHED: Final = ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.UNCLEAN_RESTART, Cause.RESTART)
+
+
 def _mark_unfinished_removal(changes: Sequence[ChangeInContext | None]) -> None:
     """Set the cause of a removal that the controller split over batches: its registration record is in a later one.
 
@@ -347,7 +361,28 @@ def _mark_unfinished_removal(changes: Sequence[ChangeInContext | None]) -> None:
     for broker in set(last.before.isr) - last.shutting_down:
         run = _run_before(changes, len(changes), broker, ChangeInContext.drops_without_reassignment)
         if any(change.before.leader == broker for change in run):
-            _set_removal(run, ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.UNCLEAN_RESTART, Cause.RESTART))
+            _set_removal(run, _UNFINISHED)
+
+
+def _mark_foreign_directories(
+    changes: Iterable[ChangeInContext | None], log_dirs: Mapping[BrokerId, frozenset[str]]
+) -> None:
+    """Set the cause of removals after a broker's replica was placed in a directory that this broker never registered.
+
+    A broker registers every directory that it has when it starts, so it was another process with its id. What it placed
+    in a directory that has failed since was registered.
+    """
+    foreign: dict[tuple[TopicId, int], BrokerId] = {}
+    for change in changes:
+        if change is None:
+            continue
+        key = (change.record.topic_id, change.record.partition)
+        for broker, directory in zip(change.after.replicas, change.record.directories or (), strict=False):
+            own = log_dirs.get(broker)
+            if own and directory not in own and directory not in _RESERVED:
+                foreign[key] = broker
+        if key in foreign and change.removal in (None, _UNFINISHED) and change.drops_without_reassignment(foreign[key]):
+            change.removal = proven(Cause.TWO_PROCESSES)
 
 
 def _mark_leaders(changes: Iterable[ChangeInContext | None]) -> None:
@@ -375,6 +410,7 @@ def explain(
     shutting_down: Iterable[BrokerId],
     unclean_enabled: Callable[[TopicId], bool],
     may_have_elr: bool,
+    log_dirs: Mapping[BrokerId, frozenset[str]] | None = None,
 ) -> list[Explanation | None]:
     """Return the cause of each step of one batch.
 
@@ -383,12 +419,14 @@ def explain(
         shutting_down: brokers in controlled shutdown before the batch.
         unclean_enabled: whether the log enables ``unclean.leader.election.enable`` for a topic.
         may_have_elr: whether eligible leader replicas are on, or it is unknown.
+        log_dirs: the directories that the present process of each broker has registered, those that failed since
+            included; none where they are unknown.
 
     Returns:
         one item per step: None for records that are not a ``PartitionChange``, and for changes that affect neither ISR,
         leader, replicas nor eligible leader replicas (directories, the end of a leader's recovery).
     """
-    changes = changes_in_context(steps, shutting_down, may_have_elr=may_have_elr)
+    changes = changes_in_context(steps, shutting_down, log_dirs or {}, may_have_elr=may_have_elr)
     for change in changes:
         if change is not None and change.after.leader_recovery_state == RECOVERING:
             change.unclean_enabled = unclean_enabled(change.record.topic_id)

@@ -486,6 +486,7 @@ def _partition_change(values: dict[str, Any]) -> records.MetadataRecord:
         leader_recovery_state=_unless(_UNCHANGED_STATE, values.get("leader_recovery_state")),
         elr=values.get("eligible_leader_replicas"),
         last_known_elr=values.get("last_known_elr"),
+        directories=values.get("directories"),
     )
 
 

@@ -29,6 +29,7 @@ from streaming.contracts.records import (
     EndPoint,
     MetadataRecord,
     Partition,
+    PartitionChange,
     RecordBatch,
     TransactionMarker,
     UndecodableRecord,
@@ -279,6 +280,8 @@ class ClusterImage:
         If one of them leaves the image incomplete, none is observed: the causes of the others cannot be known.
         """
         shutting_down, apply = self._state.shutting_down(), self._state.apply  # to bind it costs as much
+        is_placed = any(isinstance(record, PartitionChange) and record.directories for _, record in unit)
+        log_dirs = self._state.log_dirs() if is_placed else None
         effects_of = [self._without_undecodable(offset, apply(record)) for offset, record in unit]
         if self.incomplete_since is not None:
             return []
@@ -288,6 +291,7 @@ class ClusterImage:
             shutting_down=shutting_down,
             unclean_enabled=self._state.unclean_enabled,
             may_have_elr=self._state.may_have_elr(),
+            log_dirs=log_dirs,
         )
         common = self._envelope(collected_at)
         observations: list[Observation] = []

@@ -138,6 +138,9 @@ class MetadataState:
         self.topics: dict[TopicId, str] = {}
         self.partitions: dict[TopicId, dict[int, Partition]] = {}
         self.brokers: dict[BrokerId, RegisterBroker] = {}
+        # Directories of the present registrations that failed since. Of those before a restart of the collector nothing
+        # is known: an assignment to one of them is older than that.
+        self._failed: dict[BrokerId, frozenset[str]] = {}
         self.configs: dict[tuple[str, str], str] = {}
         self.features: dict[str, int] = {}
         self.controller: LeaderChange | None = None
@@ -150,6 +153,13 @@ class MetadataState:
     def shutting_down(self) -> frozenset[BrokerId]:
         """Return the brokers in controlled shutdown."""
         return frozenset(broker for broker, state in self.brokers.items() if state.in_controlled_shutdown)
+
+    def log_dirs(self) -> dict[BrokerId, frozenset[str]]:
+        """Return the directories that each broker has registered, those that failed since included."""
+        return {
+            broker: frozenset(state.log_dirs) | self._failed.get(broker, frozenset())
+            for broker, state in self.brokers.items()
+        }
 
     def unclean_enabled(self, topic_id: TopicId) -> bool:
         """Return whether the log enables unclean elections for a topic (it does not contain static broker defaults)."""
@@ -280,14 +290,10 @@ class MetadataState:
     @apply.register
     def _(self, record: RegisterBroker) -> list[Effect]:
         self.brokers[record.broker] = record
+        self._failed.pop(record.broker, None)
         if self._listener is None:
             self.learn_listener(self._advertised)
         return [BrokerStep(self.labelled(record))]
-
-    @apply.register
-    def _(self, record: RegisterController) -> list[Effect]:
-        self.controller_end_points[record.controller] = record.end_points
-        return []
 
     @apply.register
     def _(self, record: BrokerRegistrationChange) -> list[Effect]:
@@ -302,6 +308,8 @@ class MetadataState:
             log_dirs=before.log_dirs if record.log_dirs is None else record.log_dirs,
         )
         self.brokers[record.broker] = after
+        if lost := frozenset(before.log_dirs).difference(after.log_dirs):
+            self._failed[record.broker] = lost | self._failed.get(record.broker, frozenset())
         # One session timeout after a controlled shutdown the controller fences the broker again, which changes nothing.
         return [BrokerStep(self.labelled(after))] if after != before else []
 
@@ -333,6 +341,7 @@ class MetadataState:
 
     @apply.register
     def _(self, record: RegisterController) -> list[Effect]:
+        self.controller_end_points[record.controller] = record.end_points
         level = record.newest_metadata_version or 0
         is_same = self.controllers.get(record.controller) == level
         self.controllers[record.controller] = level
@@ -341,6 +350,7 @@ class MetadataState:
     @apply.register
     def _(self, record: UnregisterController) -> list[Effect]:
         self.controllers.pop(record.controller, None)
+        self.controller_end_points.pop(record.controller, None)
         return self.of_controllers()
 
     @apply.register
