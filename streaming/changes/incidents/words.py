@@ -168,14 +168,8 @@ _NEXT: Final = {
 
 def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
     """Return what happened, and the brokers concerned, without numbers of partitions."""
-    if kind in _STOPS:
-        return stopped(incident, kind, suspects)
-    if kind is IncidentClass.BROKER_LOSS and suspects and not incident.lost:
-        return overdue(incident, suspects)
-    if kind is IncidentClass.CONTROLLER_FAILOVER and len(same := incident.controllers | incident.elected) == 1:
-        return f"controller {min(same)} was elected again: it restarted, or the quorum had lost touch with it"
-    if kind is IncidentClass.CONTROLLER_STALL:
-        return stalled(incident, suspects)
+    if (whole := _whole_sentence(incident, kind, suspects)) is not None:
+        return whole
     what = _WHAT[kind].format(
         brokers=brokers_named(suspects), were="were" if len(suspects) > 1 else "was", rack=incident.rack
     )
@@ -193,6 +187,19 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
         leader, follower = incident.only_report
         what = f"broker {follower} could not keep up with broker {leader}, and one of the two may be at fault"
     return what
+
+
+def _whole_sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str | None:
+    """Return the sentence of the classes that have one of their own; None for the others."""
+    if kind in _STOPS:
+        return stopped(incident, kind, suspects)
+    if kind is IncidentClass.BROKER_LOSS and suspects and not incident.lost:
+        return overdue(incident, suspects)
+    if kind is IncidentClass.CONTROLLER_FAILOVER and len(same := incident.controllers | incident.elected) == 1:
+        return f"controller {min(same)} was elected again: it restarted, or the quorum had lost touch with it"
+    if kind is IncidentClass.CONTROLLER_STALL:
+        return stalled(incident, suspects)
+    return None
 
 
 def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
