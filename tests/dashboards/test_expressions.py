@@ -42,6 +42,7 @@ COLLECTORS = {
     "isrwatch_collector_source_up": set(SOURCE),
     "isrwatch_collector_unseen_brokers": set(SOURCE),
     "isrwatch_collector_listener_certificate_expiry_timestamp_seconds": set(CERTIFICATE),
+    "isrwatch_collector_listener_wrong_node": set(LISTENER),
     "isrwatch_collector_client_certificate_expiry_timestamp_seconds": set(PROPERTY),
 }
 """Of the collector's own page: metric to labels."""

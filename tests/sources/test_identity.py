@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from streaming.sources.protocol.addresses import Address
-from streaming.sources.protocol.connection import Connection
+from streaming.sources.metadata_log.quorum import Bootstrap
+from streaming.sources.protocol.addresses import Address, parse_servers
+from streaming.sources.protocol.connection import Connection, dialer
 from streaming.sources.protocol.identity import DENIED, NodeIdentity, Responder, Role, WrongNode, require, responder
 from streaming.sources.protocol.security import Security
-from tests.plugins.fake_kafka import CLUSTER_ID, DESCRIBE_CONFIGS, OF_KAFKA_1_0, FakeKafka
+from tests.plugins.fake_kafka import CLUSTER_ID, DESCRIBE_CONFIGS, OF_KAFKA_1_0, FakeKafka, View
 
 Make = Callable[..., FakeKafka]
 ONE = NodeIdentity(Role.BROKER, 1, CLUSTER_ID)
@@ -117,3 +118,20 @@ def test_a_controller_is_no_broker(fake_kafka: Make) -> None:
     assert responder(connected(cluster), NodeIdentity(Role.CONTROLLER, 101, CLUSTER_ID)).is_meant is True
     with pytest.raises(WrongNode, match=r"the address of controller 102, .*, leads to controller 101, so"):
         require(connected(cluster), NodeIdentity(Role.CONTROLLER, 102, CLUSTER_ID))
+
+
+def test_a_bootstrap_server_that_is_of_another_cluster_now_is_not_asked_unless_all_are(fake_kafka: Make) -> None:
+    cluster = fake_kafka(2)
+    bootstrap = Bootstrap(parse_servers(cluster.bootstrap_servers), dialer(Security()))
+    assert bootstrap.brokers().keys() == {1, 2}
+    assert bootstrap.cluster_id() == CLUSTER_ID
+    cluster.cluster_ids[1] = OTHER_CLUSTER
+    cluster.views[1] = View(brokers=[2])
+    assert (bootstrap.cluster_id(), bootstrap.brokers().keys()) == (CLUSTER_ID, {1, 2})
+    cluster.disconnect(2)
+    for _ in range(2):
+        with pytest.raises(WrongNode, match=rf"of another cluster, {OTHER_CLUSTER}, so"):
+            bootstrap.cluster_id()
+    cluster.bring_up(2)
+    cluster.cluster_ids[2] = OTHER_CLUSTER
+    assert bootstrap.cluster_id() == OTHER_CLUSTER

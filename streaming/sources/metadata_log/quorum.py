@@ -16,6 +16,7 @@ from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import ANYBODY, DESCRIBE_CLUSTER, Grantee, PermissionDenied
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, Connection, ServiceRefused
+from streaming.sources.protocol.identity import WrongNode, require_cluster
 from streaming.sources.protocol.quorum_messages import Quorum, describe_quorum_request, read_quorum
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ AS_ADVERTISED: Final = ControllerAddresses()
 class Bootstrap:
     """Asks the brokers in turn; the one that responded last is asked first.
 
+    Once it knows the cluster it asks no broker of another one, unless all of them are: then the cluster was rebuilt.
+
     Raises:
         ConnectionRefused: from every method: no broker can be reached.
         ServiceRefused: a broker refuses the login, a permission is missing, or the broker is too old.
@@ -64,11 +67,14 @@ class Bootstrap:
     ) -> None:
         self._servers, self._grantee = list(servers), grantee
         self._dial = dial
+        self._cluster_id: ClusterId | None = None
         self.controllers = controllers
 
     def cluster_id(self) -> ClusterId:
         """Return Kafka's cluster id."""
-        return self._first(_cluster_id, "no broker of cluster.bootstrap_servers says which cluster it is of")
+        unanswered = "no broker of cluster.bootstrap_servers says which cluster it is of"
+        self._cluster_id = self._first(_cluster_id, unanswered)
+        return self._cluster_id
 
     def brokers(self) -> dict[int, Address]:
         """Return the addresses of the brokers that are up, by id."""
@@ -98,6 +104,7 @@ class Bootstrap:
                 connection = self._dial(server, response_seconds=_DISCOVERY_SECONDS)
                 is_reached = True
                 try:
+                    require_cluster(connection, self._cluster_id)
                     answer = ask(connection)
                 finally:
                     connection.close()
@@ -106,6 +113,9 @@ class Bootstrap:
                 continue
             self._servers.sort(key=lambda other: other != server)
             return answer
+        if self._cluster_id is not None and all(isinstance(one, WrongNode) for one in refusals):
+            self._cluster_id = None
+            return self._first(ask, unanswered)
         permanent = next((one for one in refusals if isinstance(one, ServiceRefused)), None)
         if permanent is not None:
             raise permanent
