@@ -91,7 +91,9 @@ def test_an_announcement_is_an_event_and_a_state_until_its_end(story: Story, des
     assert broker_of(state, 2).maintenance_until is None
     over, more = folded(merged(beats(story, 3 * MINUTE * 60), desk.seen))
     assert kinds(more) == ["began", "lapsed"]
-    assert broker_of(over)[-5:-1] == (None, None, None, None)
+    assert [getattr(broker_of(over), f"maintenance_{name}") for name in ("since", "until", "why", "overran_at")] == [
+        None
+    ] * 4
 
 
 def test_the_lapse_is_dated_to_the_end_of_the_lease_whatever_moved_the_watermark(story: Story, desk: Announcer) -> None:
