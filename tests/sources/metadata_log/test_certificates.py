@@ -32,19 +32,24 @@ DAY = 86_400
 
 
 class Chain:
-    """A leaf, an intermediate authority and a root, each with its own days. Nobody verifies who signed them."""
+    """A leaf, an intermediate authority and a root, each with its own days. It is not verified who signed them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._authority = Authority(folder)
+        self._authority, self._issued = Authority(folder), dict[tuple[str, int], Path]()
 
     def issue(self, *, leaf: int, between: int = 300, root: int = 300) -> ssl.SSLContext:
-        pems = [self._authority.issue(name, each) for name, each in (("l", leaf), ("b", between), ("r", root))]
+        pems = [self._of(name, each) for name, each in (("l", leaf), ("b", between), ("r", root))]
         chain = self.folder / "chain.pem"
         chain.write_text("".join(pem.read_text() for pem in pems))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(chain, pems[0].with_suffix(".key"))
         return context
+
+    def _of(self, name: str, days: int) -> Path:
+        if (name, days) not in self._issued:
+            self._issued[name, days] = self._authority.issue(f"{name}{days}", days)
+        return self._issued[name, days]
 
 
 class Listening:
@@ -67,9 +72,9 @@ class Listening:
                         plain.recv(1)
 
 
-@pytest.fixture
-def chain(tmp_path: Path) -> Chain:
-    return Chain(tmp_path)
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
+    return Chain(tmp_path_factory.mktemp("chain"))
 
 
 @pytest.fixture
@@ -101,7 +106,7 @@ def test_a_listener_that_wants_a_certificate_of_ours_has_shown_its_own(
 ) -> None:
     context = chain.issue(leaf=7)
     context.maximum_version, context.verify_mode = newest, ssl.CERT_REQUIRED
-    context.load_verify_locations(chain.folder / "r.pem")
+    context.load_verify_locations(chain.folder / "r300.pem")
     shown = hello(listening(held, context).address)
     assert (days(shown.ends_at), shown.why_unseen) == (7, "")
 

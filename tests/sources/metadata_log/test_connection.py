@@ -11,9 +11,7 @@ import ssl
 import struct
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,6 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeRequest, 
 
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log import messages
-from streaming.sources.metadata_log import quorum as quorum_module
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.protocol import connection as connection_module
 from streaming.sources.protocol import sockets as sockets_module
@@ -338,22 +335,6 @@ def test_what_is_no_kafka_is_one_sentence(listener: socket.socket, said: bytes, 
     assert sentence in str(refusal.value)
 
 
-def test_a_node_that_drips_is_given_up_in_time(listener: socket.socket) -> None:
-    def drip() -> None:
-        connection, _ = listener.accept()
-        with connection, suppress(OSError):
-            connection.sendall(struct.pack(">i", 1000))
-            while True:
-                connection.sendall(b"0")
-                time.sleep(0.05)
-
-    threading.Thread(target=drip, daemon=True).start()
-    began = time.monotonic()
-    with pytest.raises(ConnectionRefused, match="did not respond in time"):
-        Connection(Address("127.0.0.1", listener.getsockname()[1]), Security(), response_seconds=0.3)
-    assert time.monotonic() - began < 3
-
-
 def test_a_name_that_nobody_resolves_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     is_over = threading.Event()
     monkeypatch.setattr(sockets_module.socket, "getaddrinfo", lambda *_, **__: is_over.wait(60) and [])
@@ -366,18 +347,6 @@ def test_a_name_that_nobody_resolves_is_given_up_in_time(monkeypatch: pytest.Mon
 def test_a_name_that_cannot_be_one_is_one_sentence() -> None:
     with pytest.raises(ConnectionRefused, match=r"cannot be reached: .*label"):
         Connection(Address("a" * 70 + ".example", 9092), Security())
-
-
-def test_a_quorum_without_a_leader_is_said_soon_blaming_no_broker(quorum: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quorum_module, "PATIENCE_SECONDS", 0.3)
-    for node in quorum.nodes.values():
-        answer = node.answer_DescribeQuorumRequest
-        node.answer_DescribeQuorumRequest = lambda it, answer=answer: (time.sleep(0.4), answer(it))[1]
-    quorum.quorum_error = 14
-    bootstrap = quorum_module.Bootstrap(parse_servers(quorum.addresses()), connection_module.dialer(Security()))
-    with pytest.raises(ConnectionRefused, match=r"^brokers answer, but not who leads the metadata quorum: ") as refusal:
-        bootstrap.quorum()
-    assert str(refusal.value).count("has no leader") == 1
 
 
 def test_addresses_are_read_with_ipv6_and_spaces() -> None:
