@@ -85,7 +85,7 @@ def test_bytes_that_wait_for_a_minute_in_which_nothing_moves_make_it_unhealthy_u
     job.runs()
     job.publish(0, 50)
     job.apply(0, 50)
-    assert job.after(3_600) == [], "nothing waits"
+    assert job.after(3 * STILL_SECONDS) == [], "nothing waits"
     job.publish(50, 60)
     assert job.after(STILL_SECONDS) == []
     (problem,) = job.after(15)

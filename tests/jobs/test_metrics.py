@@ -66,7 +66,8 @@ def test_names_and_help_are_as_agreed(
 
 
 def test_a_query_that_is_down_is_unhealthy_and_told_in_a_sentence(application: Application, address: str) -> None:
-    assert ask(address, "/-/healthy")[0] == 503
+    assert ask(address, "/-/healthy")[0] == 200, "it starts"
+    assert ask(address, "/-/ready")[0] == 503
     application.queries[1]._fail(TableRefused("another job writes it"))
     code, told = ask(address, "/-/healthy")
     assert (code, "the query samples is down: another job writes it" in told.splitlines()) == (503, True)
@@ -81,7 +82,7 @@ def test_an_address_that_is_taken_is_refused_before_spark_starts(places: JobLoca
 
 
 def test_the_front_page_leads_to_the_others_and_no_further(application: Application, address: str) -> None:
-    assert application.problems()
+    application.queries[1]._fail(TableRefused("another job writes it"))
     assert 'href="/metrics"' in ask(address, "/")[1]
     assert ask(address, "/healthz")[1] == ask(address, "/-/healthy")[1]
     assert ask(address, "/nothing")[0] == 404
