@@ -40,6 +40,7 @@ from tests.judge.false_wakers import DRAWERS as WAKERS
 from tests.judge.false_wakers import NAMED
 from tests.judge.faults import DRAWERS
 from tests.judge.fleet import fleet_rendered
+from tests.judge.groups.verdicts import is_enough
 from tests.judge.judging import judged, seeds
 from tests.judge.play import played
 from tests.judge.quiet import DAYS, errors, lived, quiet_heading, quiet_rendered
@@ -122,7 +123,7 @@ def main() -> int:
 
 
 def _quiet(given: argparse.Namespace) -> int:
-    """Live through quiet days; what fires that nobody planted is an error."""
+    """Live through quiet days; what fires that nobody planted is an error, and what of groups is not told."""
     of = commit()
     seed = given.seed or of.name[:12]
     name = f"quiet-{of.name[:12]}{'-changed' * of.is_changed}-{given.seed or 'unseen'}"
@@ -131,7 +132,7 @@ def _quiet(given: argparse.Namespace) -> int:
     print(page)
     if given.write:
         QUIET_PAGE.write_text(page, encoding="utf-8")
-    return any(map(errors, results))
+    return any(map(errors, results)) or not is_enough(results)
 
 
 def _all(path: Path, wanted: list[int], kinds: tuple[str, ...], given: argparse.Namespace) -> list[Result]:

@@ -286,7 +286,7 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
     tables.put(
         "group_offsets",
         *({**stands, "group": "stuck", "partition": number, "lag": 40 + number} for number in (3, 4)),
-        {**stands, "group": "marker", "partition": 0, "lag": 1, "stable_lag": 1},
+        {**owned, "group": "marker", "partition": 0, "lag": 1, "stable_lag": 1},
         {**owned, "group": "beyond", "partition": 0, "committed_offset": 1_050, "lag": 0, "beyond": 1_000},
         {**owned, "group": "loses", "partition": 1, "log_start_offset": 30, **lost},
         {**owned, "group": "new", "partition": 0, **never},

@@ -9,7 +9,7 @@ import pytest
 from tests.judge.groups.applications import Application, Protocol, Reading
 from tests.judge.groups.logs import Log, LogKind, Transaction
 from tests.judge.groups.rule import BEYOND, LOSING, STUCK, Episode, Story, Watch, reason, stories
-from tests.judge.groups.verdicts import Tellings, judged_stories
+from tests.judge.groups.verdicts import Tellings, is_enough, judged_stories
 
 STEP = 10
 
@@ -139,3 +139,9 @@ def test_a_story_is_told_once_in_time_of_its_partitions() -> None:
     assert wrong((60, 90)) == "10 s late"
     assert wrong((20, 130)) == "told for 30 s too long"
     assert wrong((20, 90)) == "told of nothing"
+
+
+def test_two_of_a_hundred_stories_may_be_told_wrongly() -> None:
+    right, wrong = {"wrong": ""}, {"wrong": "never told"}
+    shares = ([], [right] * 98 + [wrong] * 2, [right] * 97 + [wrong] * 3)
+    assert [is_enough([{"stories": each}]) for each in shares] == [True, True, False]

@@ -119,6 +119,12 @@ def _wrong(story: Story, firings: Sequence[Result], parts: frozenset[str]) -> st
     return ""
 
 
+def is_enough(results: Sequence[Result]) -> bool:
+    """Return whether as many stories are right as there should be."""
+    wrong = [bool(story["wrong"]) for result in results for story in result.get("stories", ())]
+    return sum(wrong) <= (1 - AIM) * len(wrong)
+
+
 def stories_rendered(results: Sequence[Result]) -> list[str]:
     """Write the stories of all days as tables, as Markdown."""
     every = [story for result in results for story in result.get("stories", ())]
