@@ -122,6 +122,10 @@ def _together(cls: type[Observation]) -> st.SearchStrategy[dict[str, Any]]:
             "topic_ids": tuple(topic for topic, _ in pairs),
             "partition_counts": tuple(count for _, count in pairs),
         })  # fmt: skip
+    if cls.kind == "config":
+        own = st.lists(st.tuples(st.integers(0, 100), st.integers(-1, 5)), max_size=3)
+        arrays = own.map(lambda pairs: {"brokers": tuple(b for b, _ in pairs), "values": tuple(v for _, v in pairs)})
+        return st.one_of(st.just({"brokers": None, "values": None}), arrays)
     return st.just({})
 
 

@@ -333,12 +333,16 @@ def configure_time(observed: ConfigObserved, draft: Draft) -> None:
 
 
 def _configure_brokers(observed: ConfigObserved, draft: Draft) -> None:
-    """Set the minimum of the own configuration of brokers, and apply it to the partitions that leave it to them."""
-    is_changed = False
+    """Set the minimum of the own configuration of brokers, and apply it to the partitions that leave it to them.
+
+    It may arrive before the primary source reports a broker: until then that one is not registered.
+    """
+    is_changed, name = False, draft.cluster(observed).cluster
     for broker, value in zip(observed.brokers or (), observed.values or (), strict=True):
         before = draft.broker(observed.cluster_id, broker)
-        after = None if before is None else before._replace(min_isr=None if value < 0 else value)
-        if before is not None and after is not None and after != before:
+        new = BrokerState(cluster_id=observed.cluster_id, cluster=name, broker=broker, is_registered=False)
+        after = (before or new)._replace(min_isr=None if value < 0 else value)
+        if after != (before or new):
             broker_stepped(before, after, observed, draft)
             is_changed = True
     if not is_changed:

@@ -14,9 +14,8 @@ from streaming.changes.state import ConfiguredTimes, ReplicationState
 from streaming.contracts.events import Cause, EventKind, Evidence
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import ControllerObserved, Observation, SnapshotReason
-from streaming.contracts.records import LeaderChange, NoOp, RecordBatch
+from streaming.contracts.records import LeaderChange, RecordBatch
 from streaming.sources.metadata_log.image import ClusterImage
-from streaming.sources.metadata_log.silence import ControllerClock, ControllerSilence
 from tests.changes.conftest import rows_from
 from tests.changes.faults import Fault, observed, of, played
 from tests.changes.test_incidents import SECOND, named, standing
@@ -142,35 +141,6 @@ def test_a_broker_that_is_back_from_a_stall_is_to_blame_for_nothing_while_it_cat
         up = [broker for broker in state.brokers.values() if not broker.is_fenced]
         scores = tally.suspect_scores(ClusterId("c"), state.brokers.values())
         assert not any(scores[broker.broker] for broker in up)
-
-
-def ticks(*times: float, epoch: int = 1) -> list[RecordBatch]:
-    return [
-        RecordBatch(base_offset=place, epoch=epoch, timestamp=Micros(round(at * SECOND)), records=(NoOp(),))  # type: ignore[arg-type]
-        for place, at in enumerate(times)
-    ]
-
-
-def silences(batches: Iterable[RecordBatch]) -> list[tuple[float, float]]:
-    clock = ControllerClock()
-    found = [clock.follow(batch) for batch in batches]
-    return [(each.since / SECOND, each.until / SECOND) for each in found if isinstance(each, ControllerSilence)]
-
-
-def test_only_a_gap_in_the_ticks_of_one_controller_is_a_silence() -> None:
-    assert silences(ticks(0, 0.5, 1, 13, 13.5)) == [(1, 13)]
-    assert silences(ticks(0, 0.5, 1, 3.4, 3.9)) == []  # late, as a busy controller is
-    assert silences(ticks(0, 5, 10, 15, 20)) == []  # metadata.max.idle.interval.ms = 5000
-    assert silences(ticks(0, 5, 10, 22)) == [(10, 22)]
-    assert silences([*ticks(0, 0.5, 1), *ticks(13, 13.5, epoch=2)]) == []  # another one, or another process
-
-
-def test_a_log_without_ticks_proves_nothing() -> None:
-    def silent(batch: RecordBatch) -> RecordBatch:
-        return RecordBatch(base_offset=batch.base_offset, epoch=1, timestamp=batch.timestamp, records=())
-
-    assert silences(map(silent, ticks(0, 0.5, 1, 13, 13.5))) == []
-    assert silences([*ticks(0), *map(silent, ticks(0.5, 13))]) == []  # its interval is unknown
 
 
 def test_a_session_counts_against_its_broker_if_the_controller_listened_for_long_enough() -> None:

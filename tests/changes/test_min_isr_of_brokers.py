@@ -123,3 +123,13 @@ def test_the_advice_takes_the_minimum_of_the_leader_after_the_stop() -> None:
     (cluster,) = state.clusters.values()
     advice = restart_advice(state.brokers.values(), cluster, SuspectTally(state.partitions()))
     assert {number: each.is_safe_to_stop for number, each in advice.items()} == {1: False, 2: True}
+
+
+def test_what_brokers_say_before_the_primary_source_knows_them_counts_once_it_does() -> None:
+    story = Story()
+    own(story, b1=1, b2=2, b3=2)
+    state, changes = folded(story.seen)
+    assert not any(broker.is_registered for broker in state.brokers.values())
+    assert not any(change.events for change in changes)
+    story.later().snapshot([{"isr": (1, 3), "replicas": (1, 2, 3)}])
+    assert facts(story) == (1, False, (1, 2, 2))
