@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -116,17 +116,25 @@ def _together(cls: type[Observation]) -> st.SearchStrategy[dict[str, Any]]:
             "revised_offset": st.integers(0, 2**62 - 1),
             "metadata_offset": st.integers(2**62, 2**63 - 1),
         })  # fmt: skip
-    if cls.kind == "snapshot_end":
-        topics = st.lists(st.tuples(_NAME, st.integers(0, 100)), max_size=3)
-        return topics.map(lambda pairs: {
-            "topic_ids": tuple(topic for topic, _ in pairs),
-            "partition_counts": tuple(count for _, count in pairs),
-        })  # fmt: skip
-    if cls.kind == "config":
-        own = st.lists(st.tuples(st.integers(0, 100), st.integers(-1, 5)), max_size=3)
-        arrays = own.map(lambda pairs: {"brokers": tuple(b for b, _ in pairs), "values": tuple(v for _, v in pairs)})
-        return st.one_of(st.just({"brokers": None, "values": None}), arrays)
-    return st.just({})
+    return _paired(cls)
+
+
+_PAIRED: Final = {
+    "snapshot_end": ("topic_ids", "partition_counts", _NAME),
+    "config": ("brokers", "values", st.integers(0, 100)),
+    "controller": ("registered_controllers", "registered_levels", st.integers(0, 100)),
+}
+"""Two arrays of one length, and what is in the first, by the kind that has them; optional but of the end."""
+
+
+def _paired(cls: type[Observation]) -> st.SearchStrategy[dict[str, Any]]:
+    if cls.kind not in _PAIRED:
+        return st.just({})
+    first, second, of_first = _PAIRED[cls.kind]
+    least = 0 if cls.kind == "snapshot_end" else -1
+    pairs = st.lists(st.tuples(of_first, st.integers(least, 100)), max_size=3)
+    arrays = pairs.map(lambda each: {first: tuple(one for one, _ in each), second: tuple(two for _, two in each)})
+    return arrays if cls.kind == "snapshot_end" else arrays | st.just({first: None, second: None})
 
 
 @st.composite

@@ -115,7 +115,9 @@ def log_replaced(observed: SnapshotBegin, draft: Draft) -> bool:
 def controllers_registered(observed: ControllerObserved, draft: Draft) -> ClusterState:
     """Take over which controllers are registered, as the metadata log says; return the cluster."""
     cluster = draft.cluster(observed)
-    after = cluster._replace(registered_controllers=observed.registered, registered_levels=observed.registered_levels)
+    after = cluster._replace(
+        registered_controllers=observed.registered_controllers, registered_levels=observed.registered_levels
+    )
     if after != cluster:
         cluster_stepped(after, observed, draft, ())
     return after

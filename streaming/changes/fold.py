@@ -246,7 +246,7 @@ def _(observed: ControllerObserved, draft: Draft) -> None:
     elif not may_order(cluster, observed):
         draft.drop(observed)
         return
-    elif observed.registered is not None:
+    elif observed.registered_controllers is not None:
         cluster = controllers_registered(observed, draft)
     if observed.controller_epoch < (cluster.controller_epoch or 0):
         draft.drop(observed)

@@ -377,7 +377,7 @@ def _of_upgrade(settings: Settings, full: Sequence[Observation]) -> Iterator[str
             Registration(node, True, level or None, node in voters)
             for one in full
             if isinstance(one, ControllerObserved)
-            for node, level in zip(one.registered or (), one.registered_levels or (), strict=True)
+            for node, level in zip(one.registered_controllers or (), one.registered_levels or (), strict=True)
         ]
         blocking = blockers([*controllers, *brokers], min(levels, default=0))
         if blocking and min(levels, default=0) > finalized:

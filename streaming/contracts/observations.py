@@ -239,7 +239,7 @@ class ControllerObserved(Observation):
 
     ``voters`` None: not seen. ``caught_up`` None: it is unknown which of them have what the leader has. ``is_led``, of
     a source that asks brokers: whether one of them named a leader; None: it is unknown, as they may not be asked.
-    Without a leader ``controller`` is the last one, or -1. ``registered``, of the metadata log: the controllers that
+    Without a leader ``controller`` is the last one, or -1. ``registered_controllers``, of the metadata log: those that
     are registered, and in ``registered_levels`` the newest metadata.version that each supports, 0 for unknown.
     ``silent_since``: this controller stood still from then until now, as the times of its records prove.
     """
@@ -252,15 +252,15 @@ class ControllerObserved(Observation):
     voters: tuple[int, ...] | None = None
     caught_up: tuple[int, ...] | None = None
     is_led: bool | None = None
-    registered: tuple[int, ...] | None = None
+    registered_controllers: tuple[int, ...] | None = None
     registered_levels: tuple[int, ...] | None = None
     silent_since: Micros | None = None
 
     def __post_init__(self) -> None:
         """Refuse a list of controllers that does not match its list of levels."""
         Observation.__post_init__(self)
-        has_levels = len(self.registered or ()) == len(self.registered_levels or ())
-        require(has_levels, "registered and registered_levels differ in length")
+        has_levels = len(self.registered_controllers or ()) == len(self.registered_levels or ())
+        require(has_levels, "registered_controllers and registered_levels differ in length")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -237,7 +237,7 @@ def test_the_controllers_that_are_registered_are_kept_with_what_they_support(sto
     story.controller(101, 1)
     story.snapshot()
     story.later().controller(101, 1)
-    registered = replace(story.seen[-1], registered=(101, 102), registered_levels=(30, 21))
+    registered = replace(story.seen[-1], registered_controllers=(101, 102), registered_levels=(30, 21))
     state, changes = run([*story.seen[:-1], registered])
     cluster = state.clusters["cluster-1"]
     assert (cluster.registered_controllers, cluster.registered_levels) == ((101, 102), (30, 21))

@@ -33,7 +33,7 @@ from streaming.jobs.metrics import PREFIX as JOB_PREFIX
 from streaming.jobs.metrics import QUERY
 from streaming.settings import ExportSettings, Settings
 from streaming.sources.broker_metrics import METRICS, PERCENTILES, SUMMED
-from streaming.sources.collector.listener_watch import CERTIFICATE, PROPERTY, ConnectionMetrics
+from streaming.sources.collector.listener_watch import CERTIFICATE, LISTENER, PROPERTY, ConnectionMetrics
 from streaming.sources.collector.metrics import SOURCE, CollectorMetrics
 from streaming.sources.protocol.addresses import Peers
 

@@ -155,7 +155,7 @@ def test_a_broker_is_reported_through_crash_clean_stop_and_return(recorded_log: 
 
 def test_the_controllers_of_a_failover_are_reported(recorded_log: RecordedLog) -> None:
     told = of(seen.ControllerObserved, applied(image(), recorded_log("controller_failover")))
-    assert [(item.metadata_offset, item.controller) for item in told if item.registered is None] == [
+    assert [(item.metadata_offset, item.controller) for item in told if item.registered_controllers is None] == [
         (0, 101),
         (217, 102),
     ]
@@ -164,13 +164,17 @@ def test_the_controllers_of_a_failover_are_reported(recorded_log: RecordedLog) -
 
 def test_the_controllers_that_are_registered_are_reported_with_what_they_support(recorded_log: RecordedLog) -> None:
     batches, before = recorded_log("controller_failover"), image()
-    told = [each for each in of(seen.ControllerObserved, applied(before, batches)) if each.registered is not None]
-    assert [len(item.registered or ()) for item in told] == [1, 2, 3]
+    told = [
+        each
+        for each in of(seen.ControllerObserved, applied(before, batches))
+        if each.registered_controllers is not None
+    ]
+    assert [len(item.registered_controllers or ()) for item in told] == [1, 2, 3]
     restored = ClusterImage.from_document({**json.loads(json.dumps(before.to_document()))})
     for one in (before, restored):
         report = one.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=Micros(0))
         (at_last,) = of(seen.ControllerObserved, report)
-        assert (at_last.registered, at_last.registered_levels) == ((101, 102, 103), (0, 0, 0)), (
+        assert (at_last.registered_controllers, at_last.registered_levels) == ((101, 102, 103), (0, 0, 0)), (
             "recorded without levels"
         )
 

@@ -451,7 +451,7 @@ def _controller_observed(effect: LeaderChange | ControllersStep, envelope: Mappi
         **envelope,
         controller=leader.controller,
         controller_epoch=leader.epoch,
-        registered=None if levels is None else tuple(sorted(levels)),
+        registered_controllers=None if levels is None else tuple(sorted(levels)),
         registered_levels=None if levels is None else tuple(levels[node] for node in sorted(levels)),
     )
 
