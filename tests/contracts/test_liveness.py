@@ -20,8 +20,8 @@ SESSION_MS = 4_000  # of the cluster whose pages were captured
 
 def said_on(page: str, broker: int | None = None) -> AgentSamples:
     """What a captured page says of a broker; of its own without a number."""
-    own, of_brokers = parse_exposition((PAGES / f"{page}.txt").read_text(encoding="utf-8"))
-    samples = own if broker is None else of_brokers[BrokerId(broker)]
+    exposition = parse_exposition((PAGES / f"{page}.txt").read_text(encoding="utf-8"))
+    samples = exposition.own if broker is None else exposition.of_brokers[BrokerId(broker)]
     return agent_samples([(metric, value, Micros(0)) for metric, value in samples.items()], Micros(FRESH))
 
 
