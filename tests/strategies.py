@@ -122,11 +122,14 @@ def _together(cls: type[Observation]) -> st.SearchStrategy[dict[str, Any]]:
             "topic_ids": tuple(topic for topic, _ in pairs),
             "partition_counts": tuple(count for _, count in pairs),
         })  # fmt: skip
-    if cls.kind == "config":
-        own = st.lists(st.tuples(st.integers(0, 100), st.integers(-1, 5)), max_size=3)
-        arrays = own.map(lambda pairs: {"brokers": tuple(b for b, _ in pairs), "values": tuple(v for _, v in pairs)})
-        return st.one_of(st.just({"brokers": None, "values": None}), arrays)
-    return st.just({})
+    return _own_minima() if cls.kind == "config" else st.just({})
+
+
+def _own_minima() -> st.SearchStrategy[dict[str, Any]]:
+    """Brokers with the minimum of each, or none of both."""
+    own = st.lists(st.tuples(st.integers(0, 100), st.integers(-1, 5)), max_size=3)
+    arrays = own.map(lambda pairs: {"brokers": tuple(b for b, _ in pairs), "values": tuple(v for _, v in pairs)})
+    return st.one_of(st.just({"brokers": None, "values": None}), arrays)
 
 
 @st.composite
