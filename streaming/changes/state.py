@@ -385,11 +385,11 @@ def topic_config(
 
     minimum = first(MIN_ISR, (topic, log), (CLUSTER_DEFAULT, log), (topic, described))
     is_diskless = bool(first(DISKLESS, (topic, log), (topic, described)))
-    known = tuple(sorted((broker, value) for broker, value in of_brokers.items() if value is not None))
-    if minimum is not None or not known:
+    reported = tuple(sorted((broker, value) for broker, value in of_brokers.items() if value is not None))
+    if minimum is not None or not reported:
         return TopicConfig(minimum, is_diskless)
-    are_alike = len(known) == len(of_brokers) and len({value for _, value in known}) == 1
-    return TopicConfig(known[0][1], is_diskless) if are_alike else TopicConfig(None, is_diskless, known)
+    are_alike = len(reported) == len(of_brokers) and len({value for _, value in reported}) == 1
+    return TopicConfig(reported[0][1], is_diskless) if are_alike else TopicConfig(None, is_diskless, reported)
 
 
 def reported_value(observed: ConfigObserved) -> tuple[ConfigKey, ConfigValue]:

@@ -112,5 +112,5 @@ def disagreements(settings: Mapping[int, object]) -> Iterator[tuple[str, str]]:
 
 def _on(value: object, brokers: list[int]) -> str:
     *others, last = brokers
-    named = f"brokers {', '.join(map(str, others))} and {last}" if others else f"broker {last}"
-    return f"{str(value).lower()} on {named}"
+    among = f"brokers {', '.join(map(str, others))} and {last}" if others else f"broker {last}"
+    return f"{str(value).lower()} on {among}"

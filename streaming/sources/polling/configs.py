@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # As Kafka numbers where a value comes from.
 _OWN: Final = 1
 _OF_BROKER: Final = frozenset({2, 4, 5})
-"""A broker's own: dynamic, of its file, or Kafka's default. All else counts for a topic whoever leads; brokers before
+"""A broker's own: dynamic, of its file, or Kafka's default. All other values are those of every leader; brokers before
 1.1 do not say where a value comes from."""
 _UNKNOWN: Final = -1  # Kafka's error code
 _AUTHORIZATION_FAILED: Final = frozenset({29, CLUSTER_AUTHORIZATION_FAILED})  # of a topic, of the cluster
