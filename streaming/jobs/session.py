@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
 from pyspark import SparkConf, SparkContext
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
@@ -73,8 +74,11 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
         MissingTool: there is no Java that Spark runs on.
         IsrwatchError: its Java process did not start, or has ended.
     """
-    # py4j logs the trace of each error that a batch raises; the job reports it when the query fails.
-    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    # py4j logs the trace of each error that a batch raises, which the job reports when the query fails; and of a call
+    # when a signal has ended Java first. So does PySpark's server of accumulators.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        server.handle_error = _no_trace  # type: ignore[method-assign,assignment]
     given, archived = _given(), tuple[str, ...]()
     if not is_submitted():
         os.environ.update(java_environment())
@@ -88,6 +92,10 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
         raise IsrwatchError(f"Spark did not start: {_cause_of(error)}; what it printed before says more") from error
     _put_on_path_of_workers(spark, Path(streaming.__file__).parents[1])
     return spark
+
+
+def _no_trace(_server: object, _request: object, _address: object) -> None:
+    """Print nothing of a request that failed."""
 
 
 def _cause_of(error: Exception) -> str:

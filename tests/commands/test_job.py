@@ -39,6 +39,23 @@ def test_a_job_uses_the_archive_of_sparks_classes_and_ends_with_its_java_process
     assert "Java process ended; start the job again: it continues where it stopped" in job.text()
 
 
+@pytest.mark.long
+def test_a_signal_to_the_whole_group_while_spark_starts_is_a_clean_end(pipeline: Pipeline) -> None:
+    job = pipeline.start("job", "job", *pipeline.job_arguments())
+    pipeline.eventually(lambda: "starting Spark" in job.text() and job.children(), "Spark is started", job)
+    time.sleep(1)
+    assert job.stop_group() == 0, job.text()
+    assert "Traceback" not in job.text()
+
+
+@pytest.mark.long
+def test_a_java_that_does_not_start_is_one_sentence_below_its_own_lines(pipeline: Pipeline) -> None:
+    job = pipeline.start("job", "job", *pipeline.job_arguments(), JDK_JAVA_OPTIONS="-XX:NoSuchOption")
+    assert job.wait() == 1
+    assert job.text().splitlines()[-1].startswith("Spark did not start: [JAVA_GATEWAY_EXITED] Java gateway process")
+    assert "Traceback" not in job.text()
+
+
 NAMELESS = ["unshare", "--user", "--map-user=12345", "--map-group=0"]
 """What a program is run by for a uid without a name."""
 
