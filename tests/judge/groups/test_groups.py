@@ -131,6 +131,7 @@ def test_a_story_is_told_once_in_time_of_its_partitions() -> None:
 
     def wrong(*spans: tuple[float, float]) -> str:
         fired = [{"alert": STUCK, "labels": {"subject": "g"}, "began": began, "last": last} for began, last in spans]
+        fired.append({"alert": "IsrwatchIncidentOpen", "labels": {}, "began": 20, "last": 30})
         (story,) = judged_stories(episodes, fired, told, 0, 200)
         return str(story["wrong"])
 

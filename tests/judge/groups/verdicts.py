@@ -75,8 +75,8 @@ def is_of_group(alert: str) -> bool:
 
 
 def group_of(labels: Mapping[str, str]) -> str:
-    """Give the group that an alert is about."""
-    return labels["subject"] if labels.get("condition") or "subject" in labels else labels["group"]
+    """Give the group that an alert is about, if it is about one."""
+    return labels.get("subject", labels.get("group", ""))
 
 
 def belongs_to_group(firing: Result, episodes: Iterable[Episode]) -> str:
