@@ -123,6 +123,10 @@ class ConnectedBroker:
         self._connection, self._decoder = connection, decoder
         self._cluster, self._stranger = cluster, stranger
         self._answered_by: int | None = None
+        connection.after_reopening = self._forget_who_answers
+
+    def _forget_who_answers(self) -> None:
+        self._answered_by = None
 
     def view(self) -> ClusterView:
         """Ask for what the metadata shows: without eligible leader replicas, and without what is not listed."""
