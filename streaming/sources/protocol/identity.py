@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -124,7 +125,7 @@ class WrongNode(ServiceRefused):
 
 
 def require(connection: Connection, meant: NodeIdentity) -> Responder:
-    """Return who answers, if that is the node that is meant, or unknown.
+    """Return who answers, if that is the node that is meant, or unknown; it is asked again when it has reconnected.
 
     Raises:
         WrongNode: it is another one.
@@ -133,6 +134,7 @@ def require(connection: Connection, meant: NodeIdentity) -> Responder:
     by = responder(connection, meant)
     if by.is_meant is False:
         raise WrongNode(connection.address, by)
+    connection.after_reopening = partial(require, connection, meant)
     return by
 
 

@@ -6,7 +6,6 @@ import queue
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
@@ -205,7 +204,6 @@ class BrokerCalls:
             raise line.wrong.with_traceback(None)
         line.connection = self._dial(line.address, response_seconds=self._seconds)
         self._require(line.connection, broker)
-        line.connection.after_reopening = partial(self._require, line.connection, broker)
         line.wrong = None
 
 
