@@ -20,7 +20,7 @@ STILL_SECONDS: Final = 60.0
 """Work that has not moved for so long hangs."""
 STARTING_SECONDS: Final = 300.0
 """The same before it has moved for the first time."""
-_ITEMS: Final = 256
+ITEMS: Final = 256
 _OF_THREAD: Final = threading.local()
 
 
@@ -72,6 +72,6 @@ def note() -> None:
 def noted(items: Iterable[T]) -> Iterator[T]:
     """Yield items, and note now and then that the work of this thread has moved."""
     for number, item in enumerate(items):
-        if not number % _ITEMS:
+        if not number % ITEMS:
             note()
         yield item

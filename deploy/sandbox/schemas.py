@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import (
+    DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeQuorumRequest,
     DescribeTopicPartitionsRequest,
@@ -25,7 +26,8 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.decoding import SCHEMAS, SKIPPED
 from streaming.sources.polling import broker
-from streaming.sources.samples import directories, offsets, settings, transactions
+from streaming.sources.protocol import identity
+from streaming.sources.samples import directories, offsets, transactions
 from streaming.sources.samples.groups import blocks, described
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ ASKED: Final[Mapping[int, int]] = {
     ListPartitionReassignmentsRequest.API_KEY: 0,
     DescribeQuorumRequest.API_KEY: 2,
     DescribeConfigsRequest.API_KEY: 4,
-    ApiVersionsRequest.API_KEY: settings.NEWEST,
+    ApiVersionsRequest.API_KEY: identity.CHECKING_API_VERSIONS,
+    DescribeClusterRequest.API_KEY: identity.DESCRIBE_CLUSTER,
     SaslHandshakeRequest.API_KEY: 1,
     SaslAuthenticateRequest.API_KEY: 1,
     directories.API_KEY: directories.NEWEST,

@@ -240,13 +240,13 @@ class Probe:
 
     def __init__(self, name: str) -> None:
         self.name, self.is_denied = name, False
-        self._refusals, self._due = 0, 0
+        self.refusals, self._due = 0, 0
         self._lock = Lock()
 
     def take_due(self, now: int) -> bool:
         """Return whether it is to be asked for now."""
         with self._lock:
-            if self._refusals < MOST_REFUSALS:
+            if self.refusals < MOST_REFUSALS:
                 return True
             is_due = now >= self._due
             if is_due:
@@ -257,8 +257,8 @@ class Probe:
         """Note an answer."""
         with self._lock:
             self.is_denied = is_denied
-            self._refusals = self._refusals + 1 if is_denied else 0
-            if self._refusals == MOST_REFUSALS:
+            self.refusals = self.refusals + 1 if is_denied else 0
+            if self.refusals == MOST_REFUSALS:
                 self._due = now + SELDOM_MICROS
 
     def expire(self) -> None:

@@ -61,6 +61,7 @@ def test_help_names_every_command_and_imports_no_room() -> None:
     assert {name for name in imported if not name.startswith("contracts")} == {
         "streaming",
         "escapes",
+        "system_errors",
         "terminal",
         *names,
     }

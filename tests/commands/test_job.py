@@ -43,7 +43,7 @@ def test_a_job_uses_the_archive_of_sparks_classes_and_ends_with_its_java_process
 def test_a_signal_to_the_whole_group_while_spark_starts_is_a_clean_end(pipeline: Pipeline) -> None:
     job = pipeline.start("job", "job", *pipeline.job_arguments())
     pipeline.eventually(lambda: "starting Spark" in job.text() and job.children(), "Spark is started", job)
-    time.sleep(1)
+    time.sleep(1)  # within the start of Spark
     assert job.stop_group() == 0, job.text()
     assert "Traceback" not in job.text()
 

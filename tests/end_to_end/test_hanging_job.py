@@ -37,7 +37,7 @@ def until(condition: Callable[[], bool], seconds: float = SECONDS) -> float:
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < seconds
-        time.sleep(1)
+        time.sleep(1)  # between two questions
     return time.monotonic() - began
 
 
@@ -61,7 +61,7 @@ def test_a_job_of_which_a_part_hangs_is_unhealthy_and_then_healthy_again(pipelin
     until(lambda: answer(port, "/-/ready")[0] == 200)
     stopped = [job.jvm()] if part == "its JVM" else runners(job.jvm())
     assert stopped
-    time.sleep(20)
+    time.sleep(20)  # it moves for a while
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
     try:

@@ -228,7 +228,7 @@ class Responses:
         connection: Any = Connection.__new__(Connection)
         connection.address, connection._correlation, connection._response_seconds = Address("h", 1), 0, 10.0
         connection._peer = Peer()
-        connection._versions, connection._socket = {46: 0, 3: 12, 75: 0}, _Socket(data[1:])
+        connection.versions, connection._socket = {46: 0, 3: 12, 75: 0}, _Socket(data[1:])
         try:
             match data[0]:
                 case 0:
@@ -244,7 +244,7 @@ class Responses:
                 case 3:
                     self._viewed(connection, data[1:] + _next(self._whole[1]))
                 case 5:
-                    connection._versions = {3: 5}
+                    connection.versions = {3: 5}
                     self._viewed(connection, data[1:])
                 case _:
                     self._viewed(connection, self._whole[0] + _next(data[1:]))

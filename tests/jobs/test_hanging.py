@@ -116,7 +116,7 @@ def test_a_long_batch_is_healthy_while_rows_are_read_and_folded(job: Hanging, mo
             seen.append(job.after(STILL_SECONDS - 10))
             yield observed
 
-    monkeypatch.setattr(movement, "_ITEMS", 1)
+    monkeypatch.setattr(movement, "ITEMS", 1)
     monkeypatch.setattr(task, "fold", lambda state, observations: fold(state, slowly(observations)))
     job.apply(0, 50)
     assert len(seen) == 50

@@ -296,7 +296,7 @@ def test_a_process_that_reports_nothing_hangs() -> None:
     apart = SeparateCollector(hanging, ListBus, cluster="a", name="samples:a", peers=Peers(), report=print)  # type: ignore[arg-type]  # is never opened
     assert apart.problems() == []
     now = 1000.0
-    apart._movement = Motion(lambda: now)
-    apart._movement.note()
+    apart.movement = Motion(lambda: now)
+    apart.movement.note()
     now += STILL_SECONDS + 1
     assert apart.problems() == ["samples:a hangs: its process has reported nothing for 61 s"]

@@ -91,7 +91,7 @@ def test_a_topic_that_is_denied_is_asked_for_ten_times_and_then_seldom(monkeypat
 def test_a_group_and_a_transactional_id_are_denied_as_they_were_while_they_are_not_asked_for() -> None:
     groups, probe, asked_for = {"a": DescribedGroup("classic", "Stable")}, Probe("mine-group"), list[bool]()
     for _ in range(MOST_REFUSALS + 5):
-        asked_for.append(not probe.is_denied or probe._refusals < MOST_REFUSALS)
+        asked_for.append(not probe.is_denied or probe.refusals < MOST_REFUSALS)
         rows = [{"group_id": "a", "group_state": "Stable"}]
         rows += [{"group_id": "mine-group", "error_code": 30, "group_state": ""}] if asked_for[-1] else []
         coordinator: Any = GroupCoordinator({15: 6}, {15: described(6, rows)})
@@ -119,7 +119,7 @@ def test_a_changed_answer_of_another_kind_of_sample_makes_them_due() -> None:
         )
 
     made = source()
-    probes = [kind.probe for kind in made._kinds if hasattr(kind, "probe")]
+    probes = [kind.probe for kind in made.kinds if hasattr(kind, "probe")]
     assert [probe.name for probe in probes] == ["mine-group", "mine-transaction"]
     for probe in probes:
         for _ in range(MOST_REFUSALS):

@@ -236,7 +236,7 @@ class CertificateWatch:
         self.is_known = False
         self._settings, self._peers, self._report, self._end_points = settings, peers, report, end_points
         self._said: dict[SecuredListener, str] = {}
-        self._settled_until: dict[SecuredListener, float] = {}
+        self.settled_until: dict[SecuredListener, float] = {}
         self._last, self._ask_again_at = Configured({}, {}), 0.0
 
     def round(self, silent: Collection[Address] = ()) -> None:
@@ -246,12 +246,12 @@ class CertificateWatch:
         """
         now = time.monotonic()
         listed = secured(self._end_points() or self._configured(silent, now))
-        until = {one: at for one in listed if (at := self._settled_until.get(one, now)) > now}
+        until = {one: at for one in listed if (at := self.settled_until.get(one, now)) > now}
         seen = look_at(one for one in listed if one not in until)
         before, holds = self.shown, time.time() + _LONG_SECONDS
         self.shown = {one: _with_last_end(seen.get(one, before.get(one)), before.get(one)) for one in listed}
         settled = [one for one, shown in seen.items() if shown.ends_at is not None and shown.ends_at > holds]
-        self._settled_until = until | dict.fromkeys(settled, now + SELDOM_SECONDS)
+        self.settled_until = until | dict.fromkeys(settled, now + SELDOM_SECONDS)
         self.is_known = True
         for one, shown in self.shown.items():
             self._say(one, shown)

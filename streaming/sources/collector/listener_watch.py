@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from streaming.sources.protocol.identity import Responder
 
 REMEMBERED_MICROS: Final = 86_400_000_000  # brokers that are down are not listed
-_WAIT_SECONDS: Final = 0.5
+WAIT_SECONDS: Final = 0.5
 
 
 class ListenerWatch:
@@ -79,14 +79,14 @@ class ListenerWatch:
     ) -> None:
         self._cluster, self._cluster_id = settings.cluster.name, cluster_id
         self._reported: tuple[ClusterId, str | None] | None = None
-        self._report_due = Timer(REPORTED_EVERY)
+        self.report_due = Timer(REPORTED_EVERY)
         self.name = f"listeners:{settings.collect.collector_name}"
         self.answers: dict[Listener, str] = {}
         self.responders: dict[Listener, Responder] = {}
-        self._certificates = CertificateWatch(settings, peers, report, end_points)
+        self.certificates = CertificateWatch(settings, peers, report, end_points)
         self._throttling = ThrottleWatch(peers, report)
         self.metrics = ConnectionMetrics(
-            settings, lambda: self.answers, peers, lambda: self._certificates.shown, lambda: self.responders
+            settings, lambda: self.answers, peers, lambda: self.certificates.shown, lambda: self.responders
         )
         self._settings, self._peers = settings, peers
         self._listed = listed or partial(discover, settings, peers)
@@ -104,16 +104,16 @@ class ListenerWatch:
         if is_idle and self._due.take_due(monotonic()):
             self._round = threading.Thread(target=self.round, name=self.name, daemon=True)
             self._round.start()
-        time.sleep(_WAIT_SECONDS)
+        time.sleep(WAIT_SECONDS)
         return self._ended(now)
 
     def _ended(self, now: Micros) -> list[Observation]:
-        cluster_id, ended = self._cluster_id(), self._certificates.ended
-        if cluster_id is None or not self._certificates.is_known:
+        cluster_id, ended = self._cluster_id(), self.certificates.ended
+        if cluster_id is None or not self.certificates.is_known:
             return []
         if self._reported != (cluster_id, ended):
-            self._report_due.expire()
-        if not self._report_due.take_due(monotonic()):
+            self.report_due.expire()
+        if not self.report_due.take_due(monotonic()):
             return []
         self._reported = cluster_id, ended
         return [
@@ -138,7 +138,7 @@ class ListenerWatch:
     def close(self) -> None:
         """Wait a moment for a round that runs; one that nodes hold up ends by itself."""
         if self._round is not None:
-            self._round.join(timeout=_WAIT_SECONDS)
+            self._round.join(timeout=WAIT_SECONDS)
 
     def round(self) -> None:
         """Ask every listener once, and look at the certificates of those that isrwatch does not use, too."""
@@ -148,7 +148,7 @@ class ListenerWatch:
                 self._report(f"{self._described(listener)} does not respond: {reason}")
             elif before.get(listener) and not reason:
                 self._report(f"{self._described(listener)} responds again")
-        self._certificates.round([listener.address for listener, reason in self.answers.items() if reason])
+        self.certificates.round([listener.address for listener, reason in self.answers.items() if reason])
         self._throttling.round(monotonic())
         self._identify()
 

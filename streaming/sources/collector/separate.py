@@ -85,7 +85,7 @@ class SeparateCollector(MetricFamilies):
         self._opens, self._cluster, self._report = (open_sources, open_publisher), cluster, report
         self._stopping = threading.Event()
         self._families: list[Metric] = self._not_up()
-        self._movement, self._hanging = Motion(), list[str]()
+        self.movement, self._hanging = Motion(), list[str]()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -102,8 +102,8 @@ class SeparateCollector(MetricFamilies):
 
     def problems(self) -> list[str]:
         """List what hangs: its sources, or the whole process, which reports each second."""
-        if self._movement.hangs():
-            return [f"{self.name} hangs: its process has reported nothing for {self._movement.still_seconds():.0f} s"]
+        if self.movement.hangs():
+            return [f"{self.name} hangs: its process has reported nothing for {self.movement.still_seconds():.0f} s"]
         return self._hanging
 
     def collect(self) -> Iterator[Metric]:
@@ -116,7 +116,7 @@ class SeparateCollector(MetricFamilies):
             began = time.monotonic()
             reason = self._reason_of_end()
             self._families, self._hanging = self._not_up(), []
-            self._movement.begin()
+            self.movement.begin()
             if self._stopping.is_set():
                 return
             seconds = pauses.after(time.monotonic() - began)
@@ -131,7 +131,7 @@ class SeparateCollector(MetricFamilies):
             target=collect_apart, args=(theirs, *self._opens, self._cluster), name=self.name, daemon=True
         )
         process.start()
-        self._movement.begin()
+        self.movement.begin()
         theirs.close()
         counted: dict[str, dict[str, int]] = {}
         reason = ""
@@ -140,7 +140,7 @@ class SeparateCollector(MetricFamilies):
                 if not ours.poll(_REPORT_SECONDS / 2):
                     continue
                 message = ours.recv()
-                self._movement.note()
+                self.movement.note()
                 if isinstance(message, ProcessCounts):
                     self._families, self._hanging = message.families, message.hanging
                     self._peers.add(message.connections, before=counted)

@@ -73,12 +73,12 @@ class Bootstrap:
     def cluster_id(self) -> ClusterId:
         """Return Kafka's cluster id."""
         unanswered = "no broker of cluster.bootstrap_servers says which cluster it is of"
-        self._cluster_id = self._first(_cluster_id, unanswered)
+        self._cluster_id = self._first(cluster_id_of, unanswered)
         return self._cluster_id
 
     def brokers(self) -> dict[int, Address]:
         """Return the addresses of the brokers that are up, by id."""
-        return self._first(_brokers, "no broker of cluster.bootstrap_servers says which brokers there are")
+        return self._first(brokers_of, "no broker of cluster.bootstrap_servers says which brokers there are")
 
     def features(self) -> dict[str, int]:
         """Return the levels of the cluster's features; none with ZooKeeper."""
@@ -90,7 +90,7 @@ class Bootstrap:
         ``with_addresses``: those of the controllers, too, which brokers give since Kafka 3.9 (KIP-853).
         """
         listener = self.controllers.listener if with_addresses else None
-        ask = partial(_quorum, listener=listener, grantee=self._grantee)
+        ask = partial(quorum_of, listener=listener, grantee=self._grantee)
         return self._first(ask, "brokers answer, but not who leads the metadata quorum")
 
     def _first(self, ask: Callable[[Connection], T], unanswered: str) -> T:
@@ -129,14 +129,16 @@ class NoMetadataLog(ServiceRefused):
     """The cluster has no metadata log: it uses ZooKeeper."""
 
 
-def _cluster_id(connection: Connection) -> ClusterId:
+def cluster_id_of(connection: Connection) -> ClusterId:
+    """Ask a broker for the id of its cluster."""
     cluster_id = _metadata(connection, attrgetter("cluster_id"))
     if not cluster_id:
         raise ServiceRefused(f"{connection.address} has no cluster id; it is older than Kafka 0.10.1")
     return ClusterId(cluster_id)
 
 
-def _brokers(connection: Connection) -> dict[int, Address]:
+def brokers_of(connection: Connection) -> dict[int, Address]:
+    """Ask a broker for the brokers that are up, and where they are."""
     return _metadata(connection, lambda answer: {one.node_id: Address(one.host, one.port) for one in answer.brokers})
 
 
@@ -151,7 +153,7 @@ def _metadata(connection: Connection, read: Callable[[Any], T]) -> T:
     return connection.call(request, MetadataResponse, read)
 
 
-def _quorum(connection: Connection, listener: str | None, grantee: Grantee) -> Quorum:
+def quorum_of(connection: Connection, listener: str | None, grantee: Grantee) -> Quorum:
     """Ask for the quorum; without a listener no addresses are needed, with "" those of any listener."""
     version = connection.newest(DescribeQuorumRequest.API_KEY, _ENDPOINTS_SINCE, "DescribeQuorum")
     if version < 0:

@@ -150,7 +150,7 @@ class Connection:
         self._security, self._peer = security, peer or Peer()
         self._correlation, self._is_closed = 0, False
         self._response_seconds, self._step_seconds = response_seconds, NEVER
-        self._session = NO_SESSION
+        self.session = NO_SESSION
         with self._counting_errors():
             self._open()
 
@@ -162,7 +162,7 @@ class Connection:
         Raises:
             ServiceRefused: what has this name is supported in newer versions only.
         """
-        oldest, newest = self._versions.get(api_key, (0, -1))
+        oldest, newest = self.versions.get(api_key, (0, -1))
         if oldest > supported and name:
             raise ServiceRefused(
                 f"{self.address} supports {name} from version {oldest} on, and isrwatch up to {supported}: "
@@ -192,7 +192,7 @@ class Connection:
         with self._counting_errors():
             if self._is_hung_up():
                 self._reopen()
-            elif self._session.is_due(time.monotonic()):
+            elif self.session.is_due(time.monotonic()):
                 self._renew_session()
             return self._exchange(request, response, read)
 
@@ -238,7 +238,7 @@ class Connection:
         While others are left, each step of an address, TLS or a response, has a limit of its own: one that is far away
         is not taken for one that is silent. A refused login is the last word of all of them.
         """
-        self.muted_until, self._session = 0.0, NO_SESSION
+        self.muted_until, self.session = 0.0, NO_SESSION
         places = resolved(self.address, CONNECT_SECONDS)
         until = time.monotonic() + 2 * CONNECT_SECONDS
         with closing(Race(places, first=first_of(self.address))) as race:
@@ -266,7 +266,7 @@ class Connection:
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = self._secured(plain)
-            self._versions = self._ask_versions()
+            self.versions = self._ask_versions()
             if self._security.mechanism is not None:
                 self._log_in(self._security)
         except BaseException:
@@ -329,12 +329,12 @@ class Connection:
         try:
             self._security.prepare()
         except ConnectionRefused:
-            if self._session.is_over(time.monotonic()):
+            if self.session.is_over(time.monotonic()):
                 raise
-            self._session = self._session.later(time.monotonic())
+            self.session = self.session.later(time.monotonic())
             return
         try:
-            if self._session.is_too_short:
+            if self.session.is_too_short:
                 self._reopen()
             else:
                 self._log_in(self._security)
@@ -406,7 +406,7 @@ class Connection:
             except _UNREADABLE as failure:
                 raise self._login_failed(security, str(failure)) from None
         lifetime = getattr(answer, "session_lifetime_ms", None) or 0
-        self._session = Session.of(began, lifetime / 1_000) if lifetime > 0 else NO_SESSION
+        self.session = Session.of(began, lifetime / 1_000) if lifetime > 0 else NO_SESSION
 
     def _login_failed(self, security: Security, reason: str | None) -> ServiceRefused:
         return ServiceRefused(

@@ -53,7 +53,7 @@ _INVALID_REQUEST: Final = 42
 _METADATA_NEWEST: Final = 12
 _METADATA_WITH_CLUSTER: Final = 2
 _DESCRIBE_CONFIGS_NEWEST: Final = 4
-_DESCRIBE_CLUSTER: Final = 1  # the first version that controllers answer
+DESCRIBE_CLUSTER: Final = 1  # the first version that controllers answer
 _CONTROLLERS: Final = 2  # the kind of node that DescribeCluster is meant for
 _FETCH_SNAPSHOT: Final = 59
 _FETCH_SNAPSHOT_NEWEST: Final = 1
@@ -184,11 +184,11 @@ def _role_of(connection: Connection, meant: Role) -> Role:
 
 def _is_accepted(connection: Connection, meant: NodeIdentity) -> bool | None:
     """Return whether a broker takes an ApiVersions request that is meant for it; None where it cannot check that."""
-    key = ApiVersionsRequest.API_KEY
-    if meant.id is None or connection.newest(key, CHECKING_API_VERSIONS) < CHECKING_API_VERSIONS:
+    newest = connection.newest(ApiVersionsRequest.API_KEY, CHECKING_API_VERSIONS)
+    if meant.id is None or newest < CHECKING_API_VERSIONS:
         return None
     texts = b"".join(map(compact_string, (CLIENT_ID, "1", meant.cluster_id)))
-    request = RawRequest(key, CHECKING_API_VERSIONS, texts + INT32.pack(meant.id) + b"\0")
+    request = RawRequest(ApiVersionsRequest.API_KEY, CHECKING_API_VERSIONS, texts + INT32.pack(meant.id) + b"\0")
     error = connection.call(request, _ErrorOfVersions, lambda answer: answer.error)
     return {0: True, _REBOOTSTRAP_REQUIRED: False}.get(error)
 
@@ -214,9 +214,9 @@ def _cluster_of(connection: Connection, role: Role) -> tuple[str | None, Sequenc
             MetadataResponse,
             lambda answer: (answer.cluster_id or None, [one.node_id for one in answer.brokers]),
         )
-    if connection.newest(DescribeClusterRequest.API_KEY, _DESCRIBE_CLUSTER) < _DESCRIBE_CLUSTER:
+    if connection.newest(DescribeClusterRequest.API_KEY, DESCRIBE_CLUSTER) < DESCRIBE_CLUSTER:
         return None, ()
-    request = DescribeClusterRequest(version=_DESCRIBE_CLUSTER, endpoint_type=_CONTROLLERS)
+    request = DescribeClusterRequest(version=DESCRIBE_CLUSTER, endpoint_type=_CONTROLLERS)
     return connection.call(request, DescribeClusterResponse, lambda answer: answer.cluster_id or None), ()
 
 

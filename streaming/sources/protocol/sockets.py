@@ -31,7 +31,7 @@ SILENT: Final = "does not answer"
 _LEAST_SECONDS: Final = 0.01
 _REMEMBERED_SECONDS: Final = 600.0
 _LATE_SECONDS: Final = 30.0
-_IMPATIENT_SECONDS: Final = 1.0
+IMPATIENT_SECONDS: Final = 1.0
 _MOST_NAMES: Final = 2_000
 
 
@@ -77,7 +77,7 @@ def resolved(address: Address, seconds: float) -> list[Place]:
     if remembered is not None and time.monotonic() - remembered[0] > _REMEMBERED_SECONDS:
         remembered = None
     lookup = _begun(address)
-    limit = seconds if remembered is None else min(seconds, _IMPATIENT_SECONDS)
+    limit = seconds if remembered is None else min(seconds, IMPATIENT_SECONDS)
     if not lookup.is_answered.wait(timeout=max(_LEAST_SECONDS, limit)):
         if remembered is not None:
             return remembered[1]

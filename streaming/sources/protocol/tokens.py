@@ -54,7 +54,7 @@ class Tokens:
     fetch: Callable[[], Token]
     extensions: Mapping[str, str] = field(default_factory=dict)
     _last: Token | None = None
-    _renewed_at: float = 0.0
+    renewed_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def current(self) -> Token:
@@ -65,16 +65,16 @@ class Tokens:
         """
         with self._lock:
             now = time.time()
-            if self._last is not None and now < self._renewed_at:
+            if self._last is not None and now < self.renewed_at:
                 return self._last
             try:
                 self._last = self.fetch()
             except ConnectionRefused:
                 if self._last is None or now + SECONDS >= self._last.expires_at:
                     raise
-                self._renewed_at = now + SECONDS
+                self.renewed_at = now + SECONDS
             else:
-                self._renewed_at = now + _USED_FOR * (self._last.expires_at - now)
+                self.renewed_at = now + _USED_FOR * (self._last.expires_at - now)
             return self._last
 
 

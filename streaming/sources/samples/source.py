@@ -90,7 +90,7 @@ class SamplesSource:
         self._unreached: list[Address] = []
         self._view_of = ConnectedBrokers(dial, cluster=cluster, seconds=seconds).view
         self._calls = BrokerCalls(dial, name=name, seconds=seconds, ahead=SPEED, require=self._require)
-        self._new_kinds, self._kinds = new_kinds, list(new_kinds())
+        self._new_kinds, self.kinds = new_kinds, list(new_kinds())
         self._view: ClusterView | None = None
         self._view_due, self._view_until = Timer(view_micros), AT_ONCE
         self._reported_at = AT_ONCE
@@ -135,7 +135,7 @@ class SamplesSource:
         self._calls.close()
 
     def _next_times(self) -> list[Micros]:
-        return [] if self._view is None else [max(self._view_until, kind.next_at) for kind in self._kinds]
+        return [] if self._view is None else [max(self._view_until, kind.next_at) for kind in self.kinds]
 
     def _require(self, connection: Connection, broker: BrokerId) -> None:
         """Check that a broker answers at its address; who answers for the view may be any."""
@@ -156,7 +156,7 @@ class SamplesSource:
             address = None if broker == NO_BROKER else Address(*view.brokers[broker])
             return self._calls.ask(kind, broker, address, work, Micros(monotonic() + skew))
 
-        for kind in self._kinds:
+        for kind in self.kinds:
             kind.ask(view, ask, moment)
 
     def _ask_for_view(self, skew: int) -> None:
@@ -174,7 +174,7 @@ class SamplesSource:
         if answer.kind == _LISTENER:
             self._say(f"{self.name}: {unseen_sentence(self._unseen, answer.value or '')}")
             return ()
-        kind = next(kind for kind in self._kinds if answer.kind in kind.names)
+        kind = next(kind for kind in self.kinds if answer.kind in kind.names)
         view = self._view
         if view is None or answer.broker not in {*view.brokers, NO_BROKER}:
             return ()
@@ -198,7 +198,7 @@ class SamplesSource:
             if self._unreached:  # an address may be another cluster's now; if all are, the cluster was rebuilt
                 self._ask_for_view(skew)
                 return
-            self._kinds = list(self._new_kinds())
+            self.kinds = list(self._new_kinds())
         elif self._view is not None and self._unreached and _is_older(view, self._view):
             self._ask_for_view(skew)
             return
@@ -238,7 +238,7 @@ class SamplesSource:
     def _note_permissions(self, kind: str, *, changed: bool) -> None:
         """Ask for the names again that others were denied, when the answer to something else has changed."""
         if changed:
-            for other in self._kinds:
+            for other in self.kinds:
                 if isinstance(other, ProbingKind) and kind not in other.names:
                     other.probe.expire()
 

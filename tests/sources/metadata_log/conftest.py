@@ -124,7 +124,7 @@ class Node:
         self.quorum, self.node_id = quorum, node_id
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self._open: list[socket.socket] = []
+        self.opened: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stop(self) -> None:
@@ -134,7 +134,7 @@ class Node:
         self.disconnect()
 
     def disconnect(self) -> None:
-        for connection in self._open:
+        for connection in self.opened:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
@@ -144,7 +144,7 @@ class Node:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            self._open.append(connection)
+            self.opened.append(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
@@ -173,9 +173,9 @@ class Node:
     def _secured(self, connection: socket.socket) -> socket.socket:
         if self.quorum.tls is None:
             return connection
-        self._open.remove(connection)  # it has no descriptor any more once it is wrapped
-        self._open.append(self.quorum.tls.wrap_socket(connection, server_side=True))
-        return self._open[-1]
+        self.opened.remove(connection)  # it has no descriptor any more once it is wrapped
+        self.opened.append(self.quorum.tls.wrap_socket(connection, server_side=True))
+        return self.opened[-1]
 
     def answer_ApiVersionsRequest(self, _: Any) -> Any:  # noqa: N802
         version = ApiVersionsResponse.ApiVersion

@@ -194,9 +194,9 @@ def test_a_listener_whose_certificate_holds_for_long_is_looked_at_seldom_and_oth
     for _ in range(3):
         watch.round()
     assert [looked.count(str(each)) for each in (long.address, soon.address, "127.0.0.1:1")] == [1, 3, 3]
-    assert len(watch._certificates.shown) == 3
+    assert len(watch.certificates.shown) == 3
     monkeypatch.setattr(certificates, "SELDOM_SECONDS", 0.0)
-    watch._certificates._settled_until.clear()
+    watch.certificates.settled_until.clear()
     watch.round()
     watch.round()
     assert looked.count(str(long.address)) == 3
@@ -205,7 +205,7 @@ def test_a_listener_whose_certificate_holds_for_long_is_looked_at_seldom_and_oth
 def test_that_a_certificate_has_ended_is_observed_once_and_that_it_is_renewed(
     quorum: Any, chain: Chain, held: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener_watch, "_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(listener_watch, "WAIT_SECONDS", 0.01)
     one = listening(held, chain.issue(leaf=-1))
     points = {("broker", 3): (at(one, "REPLICATION"), at(one, "ALSO"))}
     ids: list[Any] = [None]
@@ -223,7 +223,7 @@ def test_that_a_certificate_has_ended_is_observed_once_and_that_it_is_renewed(
     assert observed() == []  # of which cluster is not known yet
     ids[0] = "c1"
     assert observed() == [f"listener ALSO of broker 3 at {one.address} and 1 more"]
-    watch._report_due.expire()
+    watch.report_due.expire()
     assert len(observed()) == 1  # again, and again: it has not stopped
     one.context = chain.issue(leaf=5)
     watch.round()

@@ -32,13 +32,13 @@ def test_the_controller_is_the_suspect_of_what_its_own_silence_did(kafka_cluster
             each for batch in decode_batches(cluster.read_metadata_log()) for each in image.apply(batch, now)
         ]
 
-    time.sleep(3)
+    time.sleep(3)  # of quiet before
     for _ in range(MOST_STALLS):
         cluster.pause(101)
-        time.sleep(12.0)
+        time.sleep(12.0)  # longer than a session
         cluster.resume(101)
         wait_until(lambda: cluster.admin.live_brokers() == {1, 2, 3}, "every broker to be back")
-        time.sleep(3)
+        time.sleep(3)  # of quiet after it
         if incidents := named(rows_from(seen())):
             break
     assert {kind for kind, _ in incidents} == {"controller_stall"}

@@ -17,7 +17,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.messages import LogEnd
-from streaming.sources.metadata_log.quorum import _brokers, _cluster_id, _quorum
+from streaming.sources.metadata_log.quorum import brokers_of, cluster_id_of, quorum_of
 from streaming.sources.permissions import ANYBODY
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.reassignments import listed
@@ -86,7 +86,7 @@ def test_what_was_resolved_stands_in_while_the_resolver_is_silent_or_fails_for_n
     with pytest.raises(ConnectionRefused, match="cannot be reached: no name"):  # it is gone, and that is said
         resolved(name, 5)
     monkeypatch.setattr(sockets_module.socket, "getaddrinfo", lambda *_, **__: threading.Event().wait(2) or [])
-    monkeypatch.setattr(sockets_module, "_IMPATIENT_SECONDS", 0.05)
+    monkeypatch.setattr(sockets_module, "IMPATIENT_SECONDS", 0.05)
     assert [str(place) for place in resolved(name, 5)] == ["127.0.0.7"]
 
 
@@ -140,23 +140,23 @@ def test_a_session_that_ends_is_renewed_or_opened_again_without_an_error(
     sessions.is_renewed = is_renewed
     connection = dialer(from_client(client), peers)(address, response_seconds=5)
     for is_over in (False, False, True):  # also when it is over, before anything else is asked
-        assert 40 < connection._session.renewed_at - time.monotonic() < 60
+        assert 40 < connection.session.renewed_at - time.monotonic() < 60
         assert cluster_of(connection) == CLUSTER_ID
-        connection._session = Session(0.0, time.monotonic() + (0 if is_over else 60))
+        connection.session = Session(0.0, time.monotonic() + (0 if is_over else 60))
         sessions.is_over = is_over
         assert cluster_of(connection) == CLUSTER_ID
     assert sessions.logins == 4
     assert peers.at(address).errors == 0
-    assert len(quorum.nodes[1]._open) == (1 if is_renewed else 4)
+    assert len(quorum.nodes[1].opened) == (1 if is_renewed else 4)
 
 
 def test_a_session_shorter_than_brokers_let_it_be_renewed_is_opened_again(quorum: Any, address: Address) -> None:
     make, client = MECHANISMS["PLAIN"]
     sessions = Sessions(quorum, make, millis=100)
     connection = Connection(address, from_client(client))
-    connection._session = connection._session._replace(renewed_at=0.0)
+    connection.session = connection.session._replace(renewed_at=0.0)
     assert cluster_of(connection) == CLUSTER_ID
-    assert (sessions.logins, len(quorum.nodes[1]._open)) == (2, 2)
+    assert (sessions.logins, len(quorum.nodes[1].opened)) == (2, 2)
 
 
 def test_a_login_that_is_refused_when_it_is_renewed_is_refused(quorum: Any, address: Address) -> None:
@@ -164,7 +164,7 @@ def test_a_login_that_is_refused_when_it_is_renewed_is_refused(quorum: Any, addr
     Sessions(quorum, make, millis=100)
     connection = Connection(address, from_client(client))
     quorum.login = logins.TokenServer  # takes no password
-    connection._session = Session(0.0, 0.0, is_too_short=True)
+    connection.session = Session(0.0, 0.0, is_too_short=True)
     with pytest.raises(ServiceRefused, match="refuses the login of 'reader': invalid_token"):
         cluster_of(connection)
 
@@ -178,16 +178,16 @@ def test_without_a_new_token_the_session_is_used_to_its_end(quorum: Any, address
     connection = Connection(address, security)
     token.unlink()
     assert security.tokens is not None
-    security.tokens._renewed_at = 0.0  # the last one has ended
-    connection._session = Session(0.0, time.monotonic() + 60)
+    security.tokens.renewed_at = 0.0  # the last one has ended
+    connection.session = Session(0.0, time.monotonic() + 60)
     assert cluster_of(connection) == CLUSTER_ID  # nothing to renew it with, and it still holds
     token.write_text(content)
-    connection._session = connection._session._replace(renewed_at=0.0)
+    connection.session = connection.session._replace(renewed_at=0.0)
     assert cluster_of(connection) == CLUSTER_ID
     assert sessions.logins == 2
     token.unlink()
-    security.tokens._renewed_at = 0.0
-    connection._session = Session(0.0, 0.0)
+    security.tokens.renewed_at = 0.0
+    connection.session = Session(0.0, 0.0)
     with pytest.raises(ConnectionRefused, match=r"the token command .* ended with 1"):
         cluster_of(connection)
 
@@ -258,9 +258,9 @@ QUESTIONS: dict[str, Callable[[Connection], object]] = {
     "producers": lambda it: describe_producers(it, {"t": [0]}),
     "features": describe_features,
     "reassignments": lambda it: listed(it, 1.0),
-    "cluster": _cluster_id,
-    "brokers": _brokers,
-    "leader": lambda it: _quorum(it, "", ANYBODY),
+    "cluster": cluster_id_of,
+    "brokers": brokers_of,
+    "leader": lambda it: quorum_of(it, "", ANYBODY),
     "KRaft snapshot": lambda it: messages.fetch(it, cluster_id="c", leader_epoch=1, snapshot=LogEnd(1, 1)),
     "view": lambda it: ConnectedBrokers(lambda *_, **__: it, cluster="c", seconds=1).view(it),
 }
@@ -273,6 +273,6 @@ def test_a_node_that_supports_only_newer_versions_or_none_is_refused_or_has_noth
 ) -> None:
     """No other error: that would end the program, and with it what other nodes answer."""
     connection = Connection(address, Security())
-    connection._versions = versions
+    connection.versions = versions
     with suppress(ServiceRefused):
         QUESTIONS[question](connection)
