@@ -239,7 +239,7 @@ class RecordBatch:
     Attributes:
         base_offset: offset of the first record; record ``i`` has ``base_offset + i``.
         epoch: raft epoch of the controller that wrote it.
-        timestamp: when the controller opened the batch (the controller's clock).
+        timestamp: when the controller opened the batch (the controller's clock); 0 of a batch that cannot be decoded.
         records: ordered by offset.
     """
 

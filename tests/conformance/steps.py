@@ -98,7 +98,7 @@ def match(replay: Replay, reason: Reason, case: Case, record: PartitionChange) -
         return Match(reason, ())
     expected = None
     for expected, outcome in would_write(replay, reason, case):
-        if expected is not None and outcome is not None and _in_order(expected) == _in_order(record):
+        if expected is not None and outcome is not None and _comparable(expected) == _comparable(record):
             return Match(reason, _causes(reason, case, outcome))
     return Alternative(reason.name, expected, "would change nothing" if expected is None else "would write")
 
@@ -111,9 +111,13 @@ def _causes(reason: Reason, case: Case, outcome: Outcome) -> tuple[Cause, ...]:
     return (Cause.REASSIGNMENT,) if moves else reason.causes(case)
 
 
-def _in_order(record: PartitionChange) -> PartitionChange:
-    """Make records comparable: Kafka writes the eligible replicas in the order of a hash set."""
-    return record if not record.elr else replace(record, elr=tuple(sorted(record.elr)))
+def _comparable(record: PartitionChange) -> PartitionChange:
+    """Leave out what the model does not decide.
+
+    Kafka writes the eligible replicas in the order of a hash set, and with new replicas in which directories they lie
+    (KIP-858).
+    """
+    return replace(record, elr=record.elr and tuple(sorted(record.elr)), directories=None)
 
 
 # -------------------------------------------------------------- brokers come and go
@@ -204,7 +208,7 @@ def _proposed(replay: Replay, case: Case) -> Plan | str:
 
 
 def _assign_directories(_: Replay, case: Case) -> Plan | str:
-    """Broker tells where it keeps a replica; records without directories then say nothing."""
+    """Broker tells where it keeps a replica, and nothing else changes."""
     same = case.after._replace(partition_epoch=case.before.partition_epoch) == case.before
     return Plan(case.before.isr) if same else "more than directories changed"
 

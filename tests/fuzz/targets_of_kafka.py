@@ -27,7 +27,7 @@ from streaming.sources.polling.broker import ConnectedBroker, MetadataDecoder
 from streaming.sources.polling.reassignments import listed
 from streaming.sources.polling.view import snapshot
 from streaming.sources.protocol.addresses import Address, Peer
-from streaming.sources.protocol.connection import Connection
+from streaming.sources.protocol.connection import NEVER, NO_SESSION, Connection
 from streaming.sources.protocol.quorum_messages import METADATA_TOPIC, describe_quorum_request, read_quorum
 from streaming.sources.source import monotonic
 from tests.fuzz.mutation import odd_bytes
@@ -124,6 +124,10 @@ class _Socket:
 
     def sendall(self, data: bytes) -> None:
         """Send nothing."""
+
+    def recv(self, *_: int) -> bytes:
+        """Have nothing to say while nothing is asked."""
+        raise BlockingIOError
 
     def recv_into(self, view: memoryview) -> int:
         piece = self._data[self._at : self._at + len(view)]
@@ -227,8 +231,9 @@ class Responses:
     def outcome(self, data: bytes) -> str:
         connection: Any = Connection.__new__(Connection)
         connection.address, connection._correlation, connection._response_seconds = Address("h", 1), 0, 10.0
-        connection._peer = Peer()
-        connection.versions, connection._socket = {46: 0, 3: 12, 75: 0}, _Socket(data[1:])
+        connection.muted_until, connection._step_seconds, connection.session = 0.0, NEVER, NO_SESSION
+        connection._peer, connection._is_closed = Peer(), False
+        connection.versions, connection._socket = {46: (0, 0), 3: (0, 12), 75: (0, 0)}, _Socket(data[1:])
         try:
             match data[0]:
                 case 0:
@@ -244,7 +249,7 @@ class Responses:
                 case 3:
                     self._viewed(connection, data[1:] + _next(self._whole[1]))
                 case 5:
-                    connection.versions = {3: 5}
+                    connection.versions = {3: (0, 5)}
                     self._viewed(connection, data[1:])
                 case _:
                     self._viewed(connection, self._whole[0] + _next(data[1:]))

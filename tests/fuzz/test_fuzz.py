@@ -26,8 +26,13 @@ def test_damaged_input_is_refused_in_quarantine_or_a_value_of_which_everything_h
 
 @pytest.mark.parametrize(
     ("kind", "seed", "number"),
-    [(Frames, 9381, 107_419), (Records, 9381, 45_270), (Responses, 598_132, 248_399)],
-    ids=["a length beyond the next frame", "replicas that name a broker twice", "a partition with the largest number"],
+    [(Frames, 9381, 107_419), (Records, 9381, 45_270), (Records, 524_858, 18), (Responses, 598_132, 248_399)],
+    ids=[
+        "a length beyond the next frame",
+        "replicas that name a broker twice",
+        "the time of a damaged batch",
+        "a partition with the largest number",
+    ],
 )
 def test_what_was_believed_once_is_refused_since(kind: type[Target], seed: int, number: int) -> None:
     counts: Counter[str] = Counter()

@@ -41,7 +41,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The whole table. ``outcomes`` in order: of a fault the first whose ``when`` holds counts. Times in seconds."""
+    """The whole table. ``outcomes`` in order: of a fault the first whose ``when`` holds counts. Times in seconds.
+
+    ``unplayed`` are the classes that no fault is, each with the reason.
+    """
 
     outcomes: tuple[Outcome, ...]
     pairs: tuple[Pair, ...]
@@ -50,6 +53,7 @@ class Table:
     divisible: frozenset[str]
     pieces: dict[str, tuple[str, ...]]
     unproven: frozenset[str]
+    unplayed: dict[str, str]
     away_seconds: float
     turn_seconds: float
 
@@ -73,6 +77,7 @@ def _table() -> Table:
         neutral=frozenset(read["neutral"]),
         divisible=frozenset(read["divisible"]),
         unproven=frozenset(read["unproven"]),
+        unplayed=read["unplayed"],
         pieces={whole: tuple(kinds) for whole, kinds in read["pieces"].items()},
         away_seconds=read["away_seconds"],
         turn_seconds=read["turn_seconds"],

@@ -43,7 +43,9 @@ def test_no_row_of_the_table_is_hidden_by_one_before_it() -> None:
 def test_the_table_is_about_the_faults_that_are_played_and_the_classes_that_exist() -> None:
     assert {row.fault for row in TABLE.outcomes} == set(DRAWERS)
     named = {kind for row in TABLE.outcomes for kind in (row.kind, *row.also) if kind}
-    assert named == {str(kind) for kind in IncidentClass}
+    assert named.isdisjoint(TABLE.unplayed)
+    assert named | set(TABLE.unplayed) == {str(kind) for kind in IncidentClass}
+    assert all(TABLE.unplayed.values())
 
 
 def test_wilsons_interval_is_that_of_the_books() -> None:

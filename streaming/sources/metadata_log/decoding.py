@@ -14,6 +14,7 @@ from crc32c import crc32c
 from streaming import movement
 from streaming.contracts import records
 from streaming.contracts.identifiers import Micros, Offset
+from streaming.contracts.observations import END_OF_TIME, require
 from streaming.errors import InvalidObservation
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, INT64, UINT16, ByteReader
 
@@ -81,20 +82,21 @@ def is_intact(batch: EncodedBatch) -> bool:
 def decode(batch: EncodedBatch) -> records.RecordBatch:
     """Decode one batch. A batch that cannot be decoded becomes one :class:`records.UndecodableRecord`.
 
-    Its bytes are then cut after the header, because the rest may contain credentials.
+    Its bytes are then cut after the header, because the rest may contain credentials. Its timestamp is 0,
+    because the time in a damaged header is not to be believed either.
     """
     movement.note()
     attributes, _, base_time, max_time, *_ = _HEADER.unpack_from(batch.data, _PREFIX.size)
+    timestamp = Micros(1000 * (max_time if attributes & _LOG_APPEND_TIME else base_time))
     decoded: tuple[records.MetadataRecord, ...]
     try:
         decoded = tuple(_records(batch, attributes))
+        require(timestamp < END_OF_TIME, f"batch at offset {batch.base_offset} is of no date: {timestamp} microseconds")
     except InvalidObservation as reason:
         decoded = (records.UndecodableRecord(reason=str(reason), value=batch.data[:_RECORDS_AT]),)
+        timestamp = Micros(0)
     return records.RecordBatch(
-        base_offset=Offset(batch.base_offset),
-        epoch=batch.epoch,
-        timestamp=Micros(1000 * (max_time if attributes & _LOG_APPEND_TIME else base_time)),
-        records=decoded,
+        base_offset=Offset(batch.base_offset), epoch=batch.epoch, timestamp=timestamp, records=decoded
     )
 
 
@@ -104,9 +106,9 @@ def decode_batches(data: bytes) -> Iterator[records.RecordBatch]:
 
 
 def last_contained_time(batch: EncodedBatch) -> Micros | None:
-    """Return the append time of the newest record that a snapshot contains, from its header record, else None."""
+    """Return the append time of the newest record that a snapshot contains, from its intact header, else None."""
     attributes = _HEADER.unpack_from(batch.data, _PREFIX.size)[0]
-    if not attributes & _CONTROL:
+    if not attributes & _CONTROL or not is_intact(batch):
         return None
     for key, value in raw_records(batch):
         kind = ByteReader(key, 2).number(INT16)

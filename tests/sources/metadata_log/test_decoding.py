@@ -217,3 +217,23 @@ def test_a_batch_that_no_controller_writes_is_undecodable_as_a_whole(attributes:
     (found,) = decoding.decode(frame._replace(data=bytes(data))).records
     assert isinstance(found, records.UndecodableRecord)
     assert found.reason.startswith(reason)
+
+
+def test_the_time_of_a_batch_that_cannot_be_read_is_not_believed() -> None:
+    frame = batch(7, 3, NO_OP)
+    damaged = bytearray(frame.data)
+    damaged[27] ^= 0x10  # the highest byte of its time
+    assert decoding.decode(frame._replace(data=bytes(damaged))).timestamp == 0
+    found = decoding.decode(batch(7, 3, NO_OP, timestamp=253_402_300_800_000))
+    assert found.timestamp == 0
+    assert isinstance(found.records[0], records.UndecodableRecord)
+    assert found.records[0].reason.startswith("batch at offset 7 is of no date")
+
+
+def test_a_damaged_header_of_a_snapshot_names_no_time() -> None:
+    header = next(decoding.split(SNAPSHOT))
+    assert decoding.last_contained_time(header) is not None
+    for place in range(17, len(header.data)):
+        damaged = bytearray(header.data)
+        damaged[place] ^= 0x7F
+        assert decoding.last_contained_time(header._replace(data=bytes(damaged))) is None
