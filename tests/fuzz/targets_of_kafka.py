@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from copy import deepcopy
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from crc32c import crc32c
 from kafka.protocol.admin import (
@@ -203,6 +203,16 @@ def _listed() -> list[Any]:
     return [listed, described_by, listed_by_old]
 
 
+class _Fed(Connection):
+    """A connection that is open, and gets given bytes for its next request."""
+
+    def __init__(self, data: bytes) -> None:
+        self.address, self._peer, self._socket = Address("h", 1), Peer(), cast("Any", _Socket(data))
+        self.versions, self.session = {46: (0, 0), 3: (0, 12), 75: (0, 0)}, NO_SESSION
+        self.muted_until, self._step_seconds, self._response_seconds = 0.0, NEVER, 10.0
+        self._correlation, self._is_closed, self._is_reopening = 0, False, False
+
+
 class Responses:
     """Responses of brokers and controllers."""
 
@@ -229,11 +239,7 @@ class Responses:
         return bytes([number]) + struct.pack(">i", len(odd)) + odd
 
     def outcome(self, data: bytes) -> str:
-        connection: Any = Connection.__new__(Connection)
-        connection.address, connection._correlation, connection._response_seconds = Address("h", 1), 0, 10.0
-        connection.muted_until, connection._step_seconds, connection.session = 0.0, NEVER, NO_SESSION
-        connection._peer, connection._is_closed = Peer(), False
-        connection.versions, connection._socket = {46: (0, 0), 3: (0, 12), 75: (0, 0)}, _Socket(data[1:])
+        connection = _Fed(data[1:])
         try:
             match data[0]:
                 case 0:

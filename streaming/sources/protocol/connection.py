@@ -150,7 +150,7 @@ class Connection:
         self._security, self._peer = security, peer or Peer()
         self._correlation, self._is_closed = 0, False
         self._response_seconds, self._step_seconds = response_seconds, NEVER
-        self.session = NO_SESSION
+        self.session, self._is_reopening = NO_SESSION, False
         with self._counting_errors():
             self._open()
 
@@ -190,11 +190,15 @@ class Connection:
             read: reads what is needed of it; what fails in it is the fault of the sender.
         """
         with self._counting_errors():
-            if self._is_hung_up():
-                self._reopen()
-            elif self.session.is_due(time.monotonic()):
-                self._renew_session()
+            if not self._is_reopening:
+                self._freshen()
             return self._exchange(request, response, read)
+
+    def _freshen(self) -> None:
+        if self._is_hung_up():
+            self._reopen()
+        elif self.session.is_due(time.monotonic()):
+            self._renew_session()
 
     def close(self) -> None:
         """Close the socket."""
@@ -312,14 +316,17 @@ class Connection:
         return True
 
     def _reopen(self) -> None:
-        """Connect again."""
+        """Connect again, and check who answers; what is asked for that does not connect once more."""
         self._socket.close()
         self._open()
+        self._is_reopening = True
         try:
             self.after_reopening()
         except BaseException:
             self.close()
             raise
+        finally:
+            self._is_reopening = False
 
     def _renew_session(self) -> None:
         """Log in again on this connection, which remains (KIP-368); where that fails, on another one.

@@ -192,6 +192,27 @@ def test_without_a_new_token_the_session_is_used_to_its_end(quorum: Any, address
         cluster_of(connection)
 
 
+def test_a_node_that_hangs_up_on_the_check_after_a_reconnect_refuses(quorum: Any, address: Address) -> None:
+    node, checks = quorum.nodes[1], list[str]()
+    connection = Connection(address, Security())
+
+    def check() -> None:
+        checks.append("who answers")
+        cluster_of(connection)
+
+    def hang_up(_: Any) -> None:
+        raise ConnectionError
+
+    connection.after_reopening = check
+    node.answer_MetadataRequest = hang_up
+    node.opened[0].shutdown(socket.SHUT_RDWR)
+    until = time.monotonic() + 10
+    with pytest.raises(ConnectionRefused, match="closed the connection"):
+        while time.monotonic() < until:
+            cluster_of(connection)
+    assert checks == ["who answers"]
+
+
 def throttled(quorum: Any, millis: int) -> None:
     node = quorum.nodes[1]
     answer = node.answer_MetadataRequest
