@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 UNKNOWN_TOPIC, NOT_LEADER, TOPIC_AUTHORIZATION_FAILED, LISTENER_NOT_FOUND = 3, 6, 29, 72
 LIST_OFFSETS, DESCRIBE_CONFIGS, METADATA = 2, 32, 3
+_OWN, _STATIC = 1, 4  # where a value comes from, as Kafka numbers it
 BROKER = 4  # a kind of resource
 MIN_ISR = "min.insync.replicas"
 LOOKS_AT_REPLICAS, LOG_START = -2, -2  # a replica id, and a time
@@ -108,6 +109,7 @@ class FakeKafka:
         page: how many partitions a response to DescribeTopicPartitions has at most.
         listed: what responses to Metadata list, if that is older than ``view``.
         configs: the configuration of a topic, or of a broker by its number; another one has a minimum of 1 alone.
+            Each value is the own one of what it is of: of the topic itself, or of the broker's file.
         features: by name the highest level that the brokers support, and the finalized one.
         ids: of brokers that are not those that their addresses stand for.
         cluster_ids: of brokers of other clusters.
@@ -449,8 +451,8 @@ class FakeKafka:
                     resource_name=resource.resource_name,
                     configs=[
                         of_result.DescribeConfigsResourceResult(
-                            name=name, value=value, read_only=False, config_source=5, is_sensitive=False,
-                            synonyms=[], config_type=0, documentation=None,
+                            name=name, value=value, read_only=False, is_sensitive=False, synonyms=[], config_type=0,
+                            documentation=None, config_source=_STATIC if resource.resource_type == BROKER else _OWN,
                         )
                         for name, value in self.configs.get(resource.resource_name, {MIN_ISR: "1"}).items()
                         if not code

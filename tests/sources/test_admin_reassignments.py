@@ -79,7 +79,7 @@ class Kafka:
 
     def __call__(self, address: Address, *, response_seconds: float) -> Any:  # noqa: ARG002 - the signature of Dial
         self.dialled.append(address)
-        return SimpleNamespace(address=address, newest=lambda _, supported: supported, call=self._call, close=list)
+        return SimpleNamespace(address=address, newest=lambda *asked: asked[1], call=self._call, close=list)
 
     def _call(self, _: Any, __: Any, read: Any) -> Any:
         if self.hangs.is_set():

@@ -341,16 +341,6 @@ def test_the_address_of_a_broker_is_that_of_the_listener_that_is_used_whatever_i
     assert addresses(full_report(restored)) == {1: INSIDE[1:3], 2: ("10.0.0.2", 9091), 3: ("10.0.0.3", 9091)}
 
 
-def test_a_checkpoint_from_before_listeners_keeps_the_address_that_it_has() -> None:
-    cluster = image(registered(1, INSIDE, OUTSIDE))
-    document: Any = cluster.to_document()
-    document["state"]["broker_fields"] = document["state"]["broker_fields"][:-1]
-    document["state"]["brokers"] = [row[:-1] for row in document["state"]["brokers"]]
-    restored = ClusterImage.from_document(document)
-    restored.learn_listener({1: ("b-1.example.com", 9092)})
-    assert addresses(full_report(restored)) == {1: INSIDE[1:]}
-
-
 def test_a_broker_that_is_unregistered_is_gone() -> None:
     cluster = image()
     born = RegisterBroker(broker=BrokerId(4), broker_epoch=BrokerEpoch(0), incarnation_id="i", rack="r1")
