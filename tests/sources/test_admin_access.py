@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from concurrent.futures import wait
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, MIN_ISR, TOPIC_AUTHORIZAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from streaming.sources.protocol.addresses import Address
+    from streaming.sources.protocol.connection import Connection
 
     MakeKafka = Callable[..., FakeKafka]
     Configs = tuple[FakeKafka, DescribedConfigs]
@@ -77,13 +81,17 @@ def described(
     }
 
 
+def view_of(cluster: FakeKafka) -> ClusterView:
+    brokers = {BrokerId(broker): ("127.0.0.1", port) for broker, port in cluster.ports.items()}
+    return ClusterView(ClusterId(cluster.cluster_id), 1, brokers, {})
+
+
 @pytest.fixture
 def configs(fake_kafka: MakeKafka) -> Iterator[Configs]:
     cluster = fake_kafka(3)
     asked = DescribedConfigs(dialer(Security()), [], name="t", seconds=1.0)
     with closing(asked):
-        brokers = {BrokerId(broker): ("127.0.0.1", port) for broker, port in cluster.ports.items()}
-        yield cluster, asked.at(ClusterView(ClusterId(cluster.cluster_id), 1, brokers, {}))
+        yield cluster, asked.at(view_of(cluster))
 
 
 TOPICS = [Described(Resource.TOPIC, name) for name in ("orders", "payments")]
@@ -99,6 +107,30 @@ def test_only_what_matters_of_topics_is_requested_and_a_broker_is_asked_for_its_
     assert broker == 2
     (own,) = of_broker.resources
     assert [*own.configuration_keys] == [MIN_ISR, "replica.lag.time.max.ms", "broker.session.timeout.ms"]
+
+
+def test_a_broker_that_hangs_delays_neither_topics_nor_other_brokers(configs: Configs) -> None:
+    cluster, _ = configs
+    is_asked, ends = threading.Event(), threading.Event()
+    dial = dialer(Security())
+
+    def dialled(address: Address, *, response_seconds: float) -> Connection:
+        if not is_asked.is_set():  # the first one
+            is_asked.set()
+            ends.wait(60)
+        return dial(address, response_seconds=response_seconds)
+
+    with closing(DescribedConfigs(dialled, [], name="t", seconds=5.0)) as asked:
+        asked.at(view_of(cluster))
+        hung = asked.describe([Described(Resource.BROKER, "1")])
+        assert is_asked.wait(10)
+        others = asked.describe([Described(Resource.BROKER, "2")]) | asked.describe(TOPICS)
+        try:
+            assert not wait(others.values(), timeout=10).not_done
+            assert not any(future.done() for future in hung.values())
+        finally:
+            ends.set()
+            wait(hung.values(), timeout=10)
 
 
 def test_where_a_broker_does_not_answer_the_next_one_describes_topics(configs: Configs) -> None:

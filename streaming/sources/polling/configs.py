@@ -234,15 +234,18 @@ def _values(entries: Mapping[str, DescribedValue]) -> Iterator[tuple[str, str | 
 
 _KEYS: Final = {Resource.TOPIC: [MIN_ISR, *DISKLESS_KEYS], Resource.BROKER: [MIN_ISR, *CLUSTER_TIMES]}
 _ATTEMPTS: Final = 2
+_BROKERS_AT_ONCE: Final = 16
 
 
 class DescribedConfigs:
-    """Describes configurations: one future per resource; one request at a time.
+    """Describes configurations: one future per resource; one request for topics at a time, and brokers side by side.
+
+    So brokers whose addresses lead nowhere cost a round the timeout of a few of them, and not the sum of all.
 
     Args:
         dial: opens a connection.
         bootstrap: asked where what brokers advertise is not reached.
-        name: prefix of the thread's name.
+        name: prefix of the threads' names.
         seconds: timeout of each request.
     """
 
@@ -253,6 +256,9 @@ class DescribedConfigs:
         self._bootstrap, self._turns = bootstrap, AddressRotation(bootstrap)
         self._connection: Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"{name} configurations")
+        self._side_by_side = ThreadPoolExecutor(
+            _BROKERS_AT_ONCE, thread_name_prefix=f"{name} configurations of brokers"
+        )
 
     def at(self, view: ClusterView) -> DescribedConfigs:
         """Ask the brokers of a view from now on, and none of another cluster; return itself."""
@@ -263,11 +269,13 @@ class DescribedConfigs:
     def describe(self, resources: Sequence[Described]) -> Responses:
         """Request the configuration of topics, or of one broker."""
         futures: Responses = {resource: Future() for resource in resources}
-        self._thread.submit(self._describe, futures)
+        is_broker = resources[0].kind is Resource.BROKER
+        (self._side_by_side if is_broker else self._thread).submit(self._describe, futures)
         return futures
 
     def close(self) -> None:
-        """End the thread and the connection; a request in flight ends by its own timeout."""
+        """End the threads and the connections; a request in flight ends by its own timeout, others are not sent."""
+        self._side_by_side.shutdown(wait=False, cancel_futures=True)
         self._thread.submit(self._hang_up)
         self._thread.shutdown(wait=False)
 
