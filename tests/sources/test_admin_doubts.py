@@ -188,7 +188,7 @@ def test_that_other_topics_may_be_hidden_is_said_until_they_are_not(topics: list
         cluster.denied = set()
         assert polled(polls, before).view.topics == before.topics
         assert polls.refusals[1] is not None, "it is asked for now and then"
-        polls._elsewhere_due.expire()
+        polls.elsewhere_due.expire()
         polled(polls, before)
         assert polls.refusals[1] is None
 

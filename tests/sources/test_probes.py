@@ -71,7 +71,7 @@ def test_a_topic_that_is_denied_is_asked_for_ten_times_and_then_seldom(monkeypat
         cluster.topics.remove("payments")
         cluster.denied = {"payments", metadata_module.NO_TOPIC}
         for _ in range(3 * MOST_REFUSALS):
-            polls._elsewhere_due.expire()
+            polls.elsewhere_due.expire()
             after = polled(polls, view).view
             assert after.topics == view.topics
             assert after.hidden == {"payments"}
@@ -83,7 +83,7 @@ def test_a_topic_that_is_denied_is_asked_for_ten_times_and_then_seldom(monkeypat
         cluster.topics.append("payments")
         polled(polls, view)
         assert polls.refusals[0] is None
-        polls._elsewhere_due.expire()
+        polls.elsewhere_due.expire()
         polled(polls, view)
         assert polls.refusals[1] is None  # another topic is visible again: so it is asked for at once
 

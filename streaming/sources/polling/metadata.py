@@ -109,7 +109,7 @@ class MetadataRound:
         self._doubt = Uncertainty()
         self._refusal: ConnectionRefused | None = None
         self._others_refusal: ConnectionRefused | None = None
-        self._elsewhere_due, self._is_elsewhere = Timer(ELSEWHERE_EVERY), False
+        self.elsewhere_due, self._is_elsewhere = Timer(ELSEWHERE_EVERY), False
         self._cluster = OwnCluster()
 
     def ask(self, before: ClusterView | None) -> None:
@@ -121,7 +121,7 @@ class MetadataRound:
         if self._in_flight:
             return
         names, now = frozenset(() if before is None else before.topics), monotonic()
-        self._is_elsewhere = self._elsewhere_due.take_due(now)
+        self._is_elsewhere = self.elsewhere_due.take_due(now)
         self._unasked = frozenset(
             name for name, each in self._denied.items() if name in names and not each.take_due(now)
         )
