@@ -98,7 +98,7 @@ GIVEN = {
     "quorum": lambda one: isinstance(one, QuorumMemberObserved),
     "transactions": lambda one: isinstance(one, TransactionObserved) and one.transactional_id == "open",
     "min ISR": lambda one: (
-        isinstance(one, ConfigObserved) and (one.key, one.origin) == (MIN_ISR, ConfigOrigin.DESCRIBE)
+        isinstance(one, ConfigObserved) and (one.key, one.origin, one.brokers) == (MIN_ISR, ConfigOrigin.DESCRIBE, None)
     ),
 }
 """How it shows on the bus that something is learned."""
