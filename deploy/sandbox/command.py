@@ -156,10 +156,10 @@ def tool(
 
     Example: isrwatch sandbox tool kafka-console-producer --topic orders
     """
+    if "." not in TOOLS.get(name, name):
+        raise ConfigurationError(f"there is no tool {name}; name one of {', '.join(TOOLS)}, or a class")
     sandbox = _opened(root)
     main = {**TOOLS, **MOVED.get(sandbox.plan.version, {})}.get(name, name)
-    if "." not in main:
-        raise ConfigurationError(f"there is no tool {name}; name one of {', '.join(TOOLS)}, or a class")
     command = [str(part) for part in sandbox.tool_command(main, *(arguments or ()))]
     os.execv(command[0], command)  # noqa: S606 - it gets this terminal: what is typed, and Ctrl-C
 

@@ -35,6 +35,8 @@ UNKNOWN_TOPIC, NOT_LEADER, TOPIC_AUTHORIZATION_FAILED, LISTENER_NOT_FOUND = 3, 6
 LIST_OFFSETS, DESCRIBE_CONFIGS, METADATA = 2, 32, 3
 _OWN, _STATIC = 1, 4  # where a value comes from, as Kafka numbers it
 BROKER = 4  # a kind of resource
+KRAFT = {"metadata.version": (30, 30)}
+"""The features of a cluster without ZooKeeper."""
 MIN_ISR = "min.insync.replicas"
 LOOKS_AT_REPLICAS, LOG_START = -2, -2  # a replica id, and a time
 DESCRIBE_TOPIC_PARTITIONS = DescribeTopicPartitionsRequest.API_KEY

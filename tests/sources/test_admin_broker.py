@@ -28,7 +28,7 @@ from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
 from streaming.sources.source import monotonic
-from tests.plugins.fake_kafka import CLUSTER_ID, METADATA, TOPIC_AUTHORIZATION_FAILED, FakeKafka, Part
+from tests.plugins.fake_kafka import CLUSTER_ID, KRAFT, METADATA, TOPIC_AUTHORIZATION_FAILED, FakeKafka, Part
 from tests.plugins.fake_kafka import DESCRIBE_TOPIC_PARTITIONS as DESCRIBE
 
 if TYPE_CHECKING:
@@ -137,14 +137,23 @@ def test_a_topic_that_is_not_listed_is_asked_for_by_its_name(fake_kafka: MakeKaf
 def test_a_leader_without_the_listener_that_is_asked_leads_all_the_same(fake_kafka: MakeKafka, version: int) -> None:
     cluster = fake_kafka(3, orders=3)
     cluster.newest[METADATA] = version
+    cluster.features = KRAFT
     cluster.take_listener_from(3)
     view = answered(cluster).view
     assert [part.leader for part in view.topics["orders"].values()] == [1, 2, 3]
     assert (sorted(view.brokers), view.unseen) == ([1, 2], {3})
 
 
+def test_a_zookeeper_cluster_whose_isrs_still_have_a_dead_broker_hides_none(fake_kafka: MakeKafka) -> None:
+    cluster = fake_kafka(3, orders=3)
+    cluster.view.brokers = [1, 2]
+    cluster.view.topics["orders"].parts = [Part([1, 2, 3], [1, 2, 3], 1)]
+    assert answered(cluster).view.unseen == frozenset()
+
+
 def test_of_two_leaders_that_cannot_be_seen_nobody_says_which_it_is(fake_kafka: MakeKafka) -> None:
     cluster = fake_kafka(3, orders=3)
+    cluster.features = KRAFT
     cluster.take_listener_from(2, 3)
     cluster.view.topics["orders"].parts[2].isr = [3]
     view = answered(cluster).view
@@ -166,6 +175,7 @@ def test_a_broker_in_the_last_isr_of_a_partition_without_a_leader_may_be_dead(fa
 
 def test_a_description_that_has_no_errors_does_not_take_a_leader_away(fake_kafka: MakeKafka) -> None:
     cluster = fake_kafka(3, orders=3)
+    cluster.features = KRAFT
     cluster.take_listener_from(3)
     degrade(cluster, "orders", 2, isr=[3, 1], elr=[])
     view = answered(cluster).view

@@ -22,7 +22,7 @@ from streaming.sources.collector.metrics import CollectorMetrics
 from streaming.sources.polling.source import AdminSource
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.source import SamplesSource
-from tests.plugins.fake_kafka import FakeKafka
+from tests.plugins.fake_kafka import KRAFT, FakeKafka
 from tests.sources.samples.opened import open_samples, until
 
 PERIOD = Micros(100_000)
@@ -33,6 +33,7 @@ PATIENCE_SECONDS = 10.0
 def cluster(fake_kafka: Callable[..., FakeKafka]) -> FakeKafka:
     """Three brokers; broker 3 has no listener of the name that is asked."""
     made: FakeKafka = fake_kafka(3, orders=3)
+    made.features = KRAFT
     made.take_listener_from(3)
     made.configs["1"] = {"advertised.listeners": f"CLIENT://127.0.0.1:1,MONITOR://127.0.0.1:{made.ports[1]}"}
     return made

@@ -126,8 +126,8 @@ def without_listener(
 ) -> frozenset[BrokerId]:
     """Return the brokers that are not listed, and are in the ISR of a partition that is led.
 
-    A controller that fences a broker takes it out of each ISR in the same step, but the last one of a partition, which
-    has no leader then. So such a broker is unfenced, and lacks a listener of the name of the one that is asked.
+    A KRaft controller that fences a broker takes it out of each ISR in the same step, but the last one of a partition,
+    which has no leader then. So such a broker is unfenced, and lacks a listener of the name of the one that is asked.
     """
     return frozenset(
         broker
