@@ -103,7 +103,6 @@ def _numbers(numbers: Iterable[int]) -> bytes:
 
 
 def _answer(reader: ByteReader) -> Answer:
-    reader.number(INT32)  # the time for which the request was throttled
     error, reason = reader.number(INT16), reader.nullable_string()
     reader.string()  # its id
     epoch = reader.number(INT32)
