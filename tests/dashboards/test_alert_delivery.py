@@ -26,7 +26,7 @@ pytestmark = pytest.mark.prometheus
 ROUTES = Path(__file__).parents[2] / "deploy" / "alertmanager" / "alertmanager.yml"
 SHORT = {"interval: 15s": "interval: 1s", "for: 15m": "for: 8s", "keep_firing_for: 15m": "keep_firing_for: 3s",
          "keep_firing_for: 5m": "keep_firing_for: 11s"}  # fmt: skip
-WAIT = "4s"  # as shipped it is longer than an evaluation of all rules, which takes more than a second beside others
+WAIT = "6s"  # as shipped it is longer than an evaluation of all rules, which takes more than a second beside others
 SENTENCE = "prod-17: broker 3 was lost. First: start broker 3 again"
 
 
