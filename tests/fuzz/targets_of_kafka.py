@@ -209,6 +209,7 @@ class _Fed(Connection):
     def __init__(self, data: bytes) -> None:
         self.address, self._peer, self._socket = Address("h", 1), Peer(), cast("Any", _Socket(data))
         self.versions, self.session = {46: (0, 0), 3: (0, 12), 75: (0, 0)}, NO_SESSION
+        self.features = {}
         self.muted_until, self._step_seconds, self._response_seconds = 0.0, NEVER, 10.0
         self._correlation, self._is_closed, self._is_reopening = 0, False, False
 

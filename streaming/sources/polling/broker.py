@@ -193,8 +193,7 @@ class ConnectedBroker:
         return with_leaders(view, None) if view.unseen else view
 
     @property
-    def _is_kraft(self) -> bool:
-        """Whether the cluster has no ZooKeeper, whose controller takes dead brokers out of ISRs in a later step."""
+    def _is_kraft(self) -> bool:  # with ZooKeeper a controller takes dead brokers out of ISRs in a later step
         return METADATA_VERSION in self._connection.features
 
     def _who_answers(self, view: ClusterView) -> int:
