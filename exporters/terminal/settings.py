@@ -9,16 +9,10 @@ from exporters.read_model.cluster_samples import BrokerFeatureRow, BrokerSetting
 from exporters.read_model.sampled_settings import feature_levels, throttles_left
 from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.time_parsing import SECOND
-from streaming.contracts.durability import (
-    METADATA_VERSION,
-    WORST_FIRST,
-    TopicDurability,
-    Weakness,
-    is_in_one_rack,
-    versions_of,
-)
+from streaming.contracts.durability import WORST_FIRST, TopicDurability, Weakness, is_in_one_rack, versions_of
 from streaming.contracts.health import replication_factor
 from streaming.contracts.observations import MIN_ISR
+from streaming.contracts.records import METADATA_VERSION
 from streaming.contracts.registrations import Registration, blockers, blocks, unblocked_by
 from streaming.contracts.sample_tables import BROKER_FEATURES, BROKER_SETTINGS, TOPIC_SETTINGS
 from streaming.contracts.settings import UNCLEAN, disagreements

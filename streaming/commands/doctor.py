@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.protocol.addresses import Address
     from streaming.sources.protocol.identity import Responder
-    from streaming.sources.protocol.quorum_messages import QuorumMember
+    from streaming.sources.protocol.quorum_messages import Quorum, QuorumMember
 
 _STYLE: Final = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red", Status.SKIPPED: "dim"}
 
@@ -318,7 +318,7 @@ def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
             topics = next((len(one.topic_ids) for one in full if isinstance(one, SnapshotEnd)), None)
             have = "" if topics is None else f" with {numbered(topics, 'topic')}"
             yield Status.OK, f"the metadata log can be read{have}: every change is recorded with its cause"
-            for sentence in (*_of_voters(settings), *_of_upgrade(settings, full)):
+            for sentence in _of_quorum(settings, full):
                 yield Status.WARNING, sentence
             for one in full:
                 if isinstance(one, BrokerObserved) and one.registered and one.fenced:
@@ -337,54 +337,58 @@ def _unreadable(unread: Sequence[bytes], *, is_whole: bool) -> Iterator[tuple[St
         yield Status.WARNING, f"{then}; the brokers are polled meanwhile, unless collect.primary_source forbids it"
 
 
-def _of_voters(settings: Settings) -> Iterator[str]:
-    """Name the voters without an address where addresses are fixed, as each may lead next, and those without a disk."""
-    from streaming.contracts.quorum_members import Member, replaced, replaced_sentence
+def _of_quorum(settings: Settings, full: Sequence[Observation]) -> Iterator[str]:
+    """Ask brokers for the quorum once, and name its voters and registrations that will be in the way."""
+    from streaming.contracts.records import METADATA_VERSION
     from streaming.sources.metadata_log.opening import bootstrap_of
 
-    fixed = settings.cluster.controllers.addresses
     with suppress(ConnectionRefused):
-        quorum = bootstrap_of(settings).quorum()
-        for voter in sorted(quorum.voters.keys() - set(map(int, fixed))) if fixed else ():
-            yield (
-                f"controller {voter} is a voter, and has no address in cluster.controllers.addresses: while it "
-                "leads, the metadata log cannot be read; add it"
-            )
-
-        def member(each: QuorumMember) -> Member:
-            return Member(each.node, each.directory_id, each.is_voter, 0, each.last_caught_up_ms)
-
-        for node, (voter_of, observer) in replaced(quorum.members, member).items():
-            yield replaced_sentence(node, voter_of.directory_id, observer.directory_id)
+        bootstrap = bootstrap_of(settings)
+        quorum = bootstrap.quorum()
+        yield from _of_voters(settings.cluster.controllers.addresses, quorum)
+        yield from _of_upgrade(bootstrap.features().get(METADATA_VERSION, 0), quorum, full)
 
 
-def _of_upgrade(settings: Settings, full: Sequence[Observation]) -> Iterator[str]:
+def _of_voters(fixed: Mapping[str, str], quorum: Quorum) -> Iterator[str]:
+    """Name the voters without an address where addresses are fixed, as each may lead next, and those without a disk."""
+    from streaming.contracts.quorum_members import Member, replaced, replaced_sentence
+
+    for voter in sorted(quorum.voters.keys() - set(map(int, fixed))) if fixed else ():
+        yield (
+            f"controller {voter} is a voter, and has no address in cluster.controllers.addresses: while it "
+            "leads, the metadata log cannot be read; add it"
+        )
+
+    def member(each: QuorumMember) -> Member:
+        return Member(each.node, each.directory_id, each.is_voter, 0, each.last_caught_up_ms)
+
+    for node, (voter_of, observer) in replaced(quorum.members, member).items():
+        yield replaced_sentence(node, voter_of.directory_id, observer.directory_id)
+
+
+def _of_upgrade(finalized: int, quorum: Quorum, full: Sequence[Observation]) -> Iterator[str]:
     """Say which registrations block the level that every broker that is up supports; ``full`` is a full report."""
     from streaming.contracts.observations import BrokerObserved, ControllerObserved
     from streaming.contracts.registrations import Registration, blockers, blocks, unblocked_by
-    from streaming.sources.metadata_log.opening import bootstrap_of
 
     brokers = [
         Registration(one.broker, False, one.newest_metadata_version, not one.fenced)
         for one in full
         if isinstance(one, BrokerObserved) and one.registered
     ]
-    levels = [each.level for each in brokers if each.is_present and each.level is not None]
-    with suppress(ConnectionRefused):
-        finalized = bootstrap_of(settings).features().get("metadata.version", 0)
-        voters = bootstrap_of(settings).quorum().voters
-        controllers = [
-            Registration(node, True, level or None, node in voters)
-            for one in full
-            if isinstance(one, ControllerObserved)
-            for node, level in zip(one.registered_controllers or (), one.registered_levels or (), strict=True)
-        ]
-        blocking = blockers([*controllers, *brokers], min(levels, default=0))
-        if blocking and min(levels, default=0) > finalized:
-            yield (
-                f"the registration of {' and of '.join(map(blocks, blocking))} blocks the upgrade of metadata.version "
-                f"from {finalized} to {min(levels)}: {'; '.join(unblocked_by(blocking, finalized))}"
-            )
+    newest = min((each.level for each in brokers if each.is_present and each.level is not None), default=0)
+    controllers = [
+        Registration(node, True, level or None, node in quorum.voters)
+        for one in full
+        if isinstance(one, ControllerObserved)
+        for node, level in zip(one.registered_controllers or (), one.registered_levels or (), strict=True)
+    ]
+    blocking = blockers([*controllers, *brokers], newest)
+    if blocking and newest > finalized:
+        yield (
+            f"the registration of {' and of '.join(map(blocks, blocking))} blocks the upgrade of metadata.version "
+            f"from {finalized} to {newest}: {'; '.join(unblocked_by(blocking, finalized))}"
+        )
 
 
 def _full_report(source: MetadataLogSource) -> list[Observation]:
@@ -402,10 +406,11 @@ def _full_report(source: MetadataLogSource) -> list[Observation]:
 
 
 def _versions(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.contracts.records import METADATA_VERSION
     from streaming.sources.metadata_log.decoding import TESTED
     from streaming.sources.metadata_log.opening import bootstrap_of
 
-    level = bootstrap_of(settings).features().get("metadata.version")
+    level = bootstrap_of(settings).features().get(METADATA_VERSION)
     if level is None:
         yield Status.OK, "a cluster with ZooKeeper, which is polled; tested with Kafka 3.9.1 and 1.0.2"
     elif level in TESTED:

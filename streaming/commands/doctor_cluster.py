@@ -125,7 +125,7 @@ def _listener_of(view: ClusterView, cluster: ClusterSettings) -> str:
 def _missing(view: ClusterView) -> Iterator[str]:
     """Name the brokers that have replicas and are not listed: metadata lists those that are up and have its listener.
 
-    Of those that run without it, ISRs say so as a rule.
+    Of those that run without it, ISRs usually say so.
     """
     replicas = Counter(each for topic in view.topics.values() for part in topic.values() for each in part.replicas)
     for broker in sorted(replicas.keys() - view.brokers.keys() - view.unseen):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streaming.contracts.records import METADATA_VERSION
 from streaming.contracts.topic_roles import COMPACTED, role_of
 
 if TYPE_CHECKING:
@@ -209,9 +210,6 @@ def _lists(replicas: str | None, broker: int) -> bool:
 #
 # A release of Kafka raises the highest ``metadata.version`` that its brokers support; the cluster uses a new one after
 # ``kafka-features upgrade`` only (KIP-584). Versions that differ in a bug-fix release alone look the same.
-
-
-METADATA_VERSION: Final = "metadata.version"
 
 
 class FeatureLevels(NamedTuple):
