@@ -27,8 +27,8 @@ from streaming.contracts.observations import CauseRevised, Channel, Observation
 from streaming.contracts.state import ClusterState, SourceState
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import incident_row, rows_of
-from streaming.model.invariants.ghost import Loss
 from streaming.model.controller.metadata_writer import Commit
+from streaming.model.invariants.ghost import Loss
 from streaming.model.messages.network import CONTROLLER
 from streaming.model.messages.registrations import PartitionRegistration
 from streaming.settings import JobSettings
@@ -170,7 +170,7 @@ def stand_of(random: Random, source: SimulatedSource, scenario: Scenario) -> Sta
     )
 
 
-def played(
+def played(  # noqa: PLR0913 - what is drawn, and how it is looked at
     seed: int,
     kinds: tuple[str, ...] = (),
     watch: Callable[[Batch], None] | None = None,
@@ -221,7 +221,7 @@ def played(
 def _kinds(random: Random) -> tuple[str, ...]:
     first = [kind for kind in DRAWERS if kind not in LATER]
     weights = [DRAWERS[kind][0] for kind in first]
-    return _that_can_be(tuple(random.choices(first, weights, k=random.choice((1, 2)))))
+    return that_can_be(tuple(random.choices(first, weights, k=random.choice((1, 2)))))
 
 
 def _with_later(random: Random, kinds: tuple[str, ...]) -> tuple[str, ...]:
@@ -230,10 +230,10 @@ def _with_later(random: Random, kinds: tuple[str, ...]) -> tuple[str, ...]:
     if random.random() >= share * len(kinds):
         return kinds
     (later,) = random.choices([*LATER], [DRAWERS[kind][0] for kind in LATER])
-    return _that_can_be((later, *kinds[1:]))
+    return that_can_be((later, *kinds[1:]))
 
 
-def _that_can_be(kinds: tuple[str, ...]) -> tuple[str, ...]:
+def that_can_be(kinds: tuple[str, ...]) -> tuple[str, ...]:
     is_one = not _ON_EVERYBODY.isdisjoint(kinds[1:]) or len(_OF_CONTROLLERS.intersection(kinds)) > 1
     return kinds[:1] if is_one else kinds
 
