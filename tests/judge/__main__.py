@@ -7,6 +7,11 @@
 --resume     goes on where the same command was stopped
 --write      writes the tables to docs/judge.md
 --play S     plays the seed S alone, with -v its timeline, too
+--polled     plays clusters without a readable metadata log, by fault; the page is docs/judge_polled.md
+--interval S   reads their metadata each S seconds (5)
+--bare         reads their metadata, and asks nothing else
+--transcripts S  prints everything that was met in the play of the seed S
+--compare S    plays both histories that the incidents of the seed S name, and compares their transcripts
 --slow       plays slow brokers, and what only looks like one, instead; the page is docs/judge_slow_brokers.md
 --alerts     judges whom the committed alerts wake, instead; the page is docs/judge_alerts.md
 --vmalert    the same, and compares what vmalert makes of each play
@@ -43,6 +48,7 @@ from tests.judge.fleet import fleet_rendered
 from tests.judge.groups.verdicts import is_enough
 from tests.judge.judging import judged, seeds
 from tests.judge.play import played
+from tests.judge.polled.command import judge_polled
 from tests.judge.quiet import DAYS, errors, lived, quiet_heading, quiet_rendered
 from tests.judge.results import Result, rendered, result_of
 from tests.judge.slow_results import slow_judged, slow_rendered
@@ -94,6 +100,11 @@ def main() -> int:
     options.add_argument("--resume", action="store_true")
     options.add_argument("--write", action="store_true")
     options.add_argument("--play", type=int)
+    options.add_argument("--polled", dest="kind", action="store_const", const="polled")
+    options.add_argument("--interval", type=float, default=5.0)
+    options.add_argument("--bare", action="store_true")
+    options.add_argument("--transcripts", type=int)
+    options.add_argument("--compare", type=int)
     options.add_argument("--slow", dest="kind", action="store_const", const="slow", default="incidents")
     options.add_argument("--alerts", dest="kind", action="store_const", const="alerts")
     options.add_argument("--vmalert", dest="kind", action="store_const", const="vmalert")
@@ -103,6 +114,8 @@ def main() -> int:
     given = options.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: no process stays behind
     kinds = tuple(filter(None, given.kinds.split(",")))
+    if given.kind == "polled":
+        return judge_polled(given, kinds)
     if given.play is not None:
         show = _show_alerts if given.kind in {"alerts", "vmalert"} else _play_one
         return show(given.play, kinds, is_verbose=given.verbose)

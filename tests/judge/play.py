@@ -104,6 +104,7 @@ class Play:
     Attributes:
         polling: how isrwatch polled the cluster instead of reading its metadata log; None: it read that.
         met: what it met then.
+        source_seed: of the model.
         trace: of the model: every step of every partition, with its true cause.
         before: every partition before the first step; ``topics`` their names.
         losses: of acknowledged records, in plays in which there may be some.
@@ -131,6 +132,7 @@ class Play:
     causes: dict[CauseKey, GivenCause] = field(default_factory=dict)
     offsets: dict[CauseKey, int | None] = field(default_factory=dict)
     met: Transcript | None = None
+    source_seed: int = 0
 
     @property
     def is_polled(self) -> bool:
@@ -197,7 +199,8 @@ def played(  # noqa: PLR0913 - what is drawn, and how it is looked at
             cluster = cluster._replace(scenario=disagreeing(apart, cluster.scenario))
         commits = list[Commit]()
         watched = not LOSE_RECORDS.isdisjoint(wanted)
-        source = source_of(cluster.scenario, seed * _DRAWS + draw, watched=watched, on_commit=commits.append)
+        source_seed = seed * _DRAWS + draw
+        source = source_of(cluster.scenario, source_seed, watched=watched, on_commit=commits.append)
         troubles = _troubles(random, source, cluster.scenario, wanted)
         if troubles is not None and (fits is None or fits(cluster.scenario, troubles)):
             is_polled = random.random() < _POLLED_SHARE
@@ -212,10 +215,32 @@ def played(  # noqa: PLR0913 - what is drawn, and how it is looked at
                 seconds=math.ceil(seconds + cluster.scenario.constants.replica_lag_time_max_ms / 1_000),
                 before=source.partitions(),
                 topics=topics_of(source),
+                source_seed=source_seed,
             )
             run(play, source, watch, commits=commits)
             return play
     raise ValueError(f"no cluster on which {wanted} can happen")
+
+
+def played_again(play: Play, troubles: tuple[Trouble, ...]) -> Play:
+    """Play the same cluster with other faults, for as long."""
+    commits = list[Commit]()
+    watched = any(one.kind in LOSE_RECORDS for one in troubles)
+    source = source_of(play.scenario, play.source_seed, watched=watched, on_commit=commits.append)
+    other = Play(
+        seed=play.seed,
+        preset=play.preset,
+        polling=play.polling,
+        scenario=play.scenario,
+        troubles=troubles,
+        begin=play.begin,
+        seconds=play.seconds,
+        before=source.partitions(),
+        topics=topics_of(source),
+        source_seed=play.source_seed,
+    )
+    run(other, source, commits=commits)
+    return other
 
 
 def _kinds(random: Random) -> tuple[str, ...]:
