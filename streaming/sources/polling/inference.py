@@ -269,11 +269,18 @@ class Inference:
         while self._reports:
             report = self._reports[0]
             is_late = now >= report.ended + self.intervals.hold
-            if not is_late and not all(self._circumstances.is_clear(step, now) for step in report.steps):
+            if not is_late and not self._is_clear(report, now):
                 break
             self._reports.popleft()
             observations += self._published(report, now, skew)
         return observations
+
+    def _is_clear(self, report: _Report, now: Micros) -> bool:
+        """Return whether what is said of a report would be the same later."""
+        gone = report.listed
+        if gone is not None and not gone.is_listed:
+            return self._circumstances.fate(gone.broker, gone.since, gone.until, now) is not None
+        return all(self._circumstances.is_clear(step, now) for step in report.steps)
 
     def _published(self, report: _Report, now: Micros, skew: int) -> list[Observation]:
         envelope = self._envelope(report, now, skew)
@@ -281,7 +288,7 @@ class Inference:
             leader, epoch = report.controller
             return [ControllerObserved(**envelope, controller=leader, controller_epoch=epoch)]
         if report.listed is not None:
-            return [BrokerObserved(**envelope, broker=report.listed.broker, fenced=not report.listed.is_listed)]
+            return [self._of_broker(report.listed, envelope, now)]
         assert report.after is not None  # noqa: S101 - for the type checker
         explained = [(step, self._circumstances.explain(step, now)) for step in report.steps]
         stopping = [
@@ -301,6 +308,8 @@ class Inference:
                     is_new_log=report.is_new_log,
                     deleted=report.deleted,
                     explained=of_step,
+                    fenced=[each for each in report.after.brokers if self._listeners.is_listed(each) is False],
+                    stopping=self._circumstances.stopped,
                 ),
             ]
         steps = [
@@ -309,6 +318,17 @@ class Inference:
             if why is not None
         ]
         return [*stopping, *steps] or ([Heartbeat(**envelope)] if report.is_view else [])
+
+    def _of_broker(self, change: Listed, envelope: dict[str, Any], now: Micros) -> BrokerObserved:
+        """Return whether a broker is fenced; of one that is, whether it stopped cleanly."""
+        broker = change.broker
+        if change.is_listed:
+            self._circumstances.is_listed_again(broker)
+            return BrokerObserved(**envelope, broker=broker, fenced=False)
+        self._circumstances.fate(broker, change.since, change.until, now)
+        self._circumstances.take_stopped()
+        is_stopped = broker in self._circumstances.stopped
+        return BrokerObserved(**envelope, broker=broker, fenced=True, in_controlled_shutdown=is_stopped or None)
 
     def _envelope(self, report: _Report, now: Micros, skew: int) -> dict[str, Any]:
         """Return what all observations of a report say; times do not run back when the clock is set back."""

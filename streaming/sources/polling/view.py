@@ -224,21 +224,32 @@ def snapshot(  # noqa: PLR0913 - what its markers say
     is_new_log: bool = False,
     deleted: Sequence[tuple[str, TopicId]] = (),
     explained: Explained | None = None,
+    fenced: Container[BrokerId] = (),
+    stopping: Container[BrokerId] = (),
 ) -> list[Observation]:
     """Return a full report of a view, between two markers; a difference to the previous view has an inferred cause.
 
     Hidden topics are left out: what they are now is unknown. So ``deleted`` names those that are not hidden.
-    ``explained`` has the causes of steps; without it they are inferred from the two views alone.
+    ``explained`` has the causes of steps; without it they are inferred from the two views alone. ``fenced`` are brokers
+    that are not listed any more, though this view lists them; ``stopping`` those that are being stopped.
     """
     inside = {**envelope, "in_snapshot": True}
     topics = [topic for topic in after.topics if topic not in after.hidden]
     is_partial = after.is_partial or bool(after.hidden)
     partitions = [observed for topic in topics for observed in _topic_steps(topic, before, after, inside, explained)]
+    listed = {broker: address for broker, address in after.brokers.items() if broker not in fenced}
     return [
         SnapshotBegin(**envelope, snapshot_id=snapshot_id, reason=reason, is_new_log=is_new_log),
         *(
-            BrokerObserved(**envelope, in_snapshot=True, broker=broker, host=host, port=port)
-            for broker, (host, port) in after.brokers.items()
+            BrokerObserved(
+                **envelope,
+                in_snapshot=True,
+                broker=broker,
+                host=host,
+                port=port,
+                in_controlled_shutdown=broker in stopping or None,
+            )
+            for broker, (host, port) in listed.items()
         ),
         *(
             BrokerObserved(**envelope, in_snapshot=True, broker=broker, unseen=True)
@@ -253,7 +264,7 @@ def snapshot(  # noqa: PLR0913 - what its markers say
             is_partial=is_partial or None,
             topic_ids=tuple(after.topic_ids[topic] for topic in topics),
             partition_counts=tuple(after.partition_count(topic) for topic in topics),
-            brokers=tuple(sorted(after.unseen.union(after.brokers))),
+            brokers=tuple(sorted(after.unseen.union(listed))),
         ),
     ]
 
