@@ -183,7 +183,7 @@ class Circumstances:
             and step.before.leader == broker != step.after.leader
             and (broker not in step.after.isr or step.after.leader == NO_LEADER)
             and set(step.before.replicas) == set(step.after.replicas)
-            and not (broker in step.after.offline and self._listeners.is_listed(broker))
+            and broker not in step.after.offline
             for step in self._steps
             if abs(step.until - until) <= self._intervals.hold
         )
@@ -214,9 +214,6 @@ class Circumstances:
         return Explanation(Cause.PREFERRED_ELECTION if is_preferred else Cause.UNKNOWN)
 
     def _removal(self, step: Step, now: Micros) -> Explanation:
-        alive = [broker for broker in step.left if self._listeners.is_listed(broker) is not False]
-        if all(broker in step.after.offline and broker in alive for broker in step.left):
-            return Explanation(Cause.DIR_FAILURE, because="its replica is offline, and its broker is listed")
         findings = [self.fate(broker, step.since, step.until, now) for broker in step.left]
         whys = [self._of_finding(step, broker, each) for broker, each in zip(step.left, findings, strict=True)]
         causes = {why.cause for why in whys}
@@ -236,6 +233,8 @@ class Circumstances:
             return Explanation(Cause.FENCED, because=finding.because)
         if finding.fate is Fate.BROKE:
             return Explanation(Cause.FENCED, because=finding.because)
+        if broker in step.after.offline:
+            return Explanation(Cause.DIR_FAILURE, because=f"{finding.because}, and its replica is offline")
         if step.before is None or step.after.leader != step.before.leader or step.after.leader == NO_LEADER:
             return Explanation(Cause.UNKNOWN, because=finding.because)
         return self._lag(step, broker, finding)

@@ -79,6 +79,7 @@ class _Report:
     is_view: bool = False
     listed: Listed | None = None
     controller: QuorumLeader | None = None
+    silent_since: Micros | None = None
 
 
 class Inference:
@@ -101,6 +102,7 @@ class Inference:
         self._known: dict[tuple[str, int], _Known] = {}
         self._reports: deque[_Report] = deque()
         self._quorum: QuorumLeader | None = None
+        self._quorum_answered: Micros | None = None
         self._full_due = Micros(0)
         self._missed_changes = False
         self._until = 0
@@ -136,8 +138,14 @@ class Inference:
             self._compare_some(met.content, _Known(met.asked, met.ended), met.question.broker)  # type: ignore[arg-type]
 
     def _lead(self, met: Met, leader: QuorumLeader) -> None:
-        before = self._quorum
+        before, answered = self._quorum, self._quorum_answered
         if leader.leader < 0 or (before is not None and leader.epoch < before.epoch):
+            return
+        self._quorum_answered = met.ended
+        if leader == before and answered is not None and met.ended - met.asked > self.intervals.session // 2:
+            ended = min([met.ended, *(each.ended for each in self._reports)])
+            stall = _Report(answered, ended, controller=leader, silent_since=answered)
+            self._reports.appendleft(stall)  # it explains what is held
             return
         if leader != before:
             self._quorum = leader
@@ -286,7 +294,8 @@ class Inference:
         envelope = self._envelope(report, now, skew)
         if report.controller is not None:
             leader, epoch = report.controller
-            return [ControllerObserved(**envelope, controller=leader, controller_epoch=epoch)]
+            since = None if report.silent_since is None else Micros(max(0, report.silent_since + skew))
+            return [ControllerObserved(**envelope, controller=leader, controller_epoch=epoch, silent_since=since)]
         if report.listed is not None:
             return [self._of_broker(report.listed, envelope, now)]
         assert report.after is not None  # noqa: S101 - for the type checker

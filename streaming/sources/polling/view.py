@@ -76,6 +76,7 @@ class ClusterView:
     else is known of them.
     ``has_reassignments``: whether the partitions have theirs; otherwise it is unknown which are being reassigned.
     ``has_elr``: the same of eligible leader replicas.
+    ``racks`` are those of the brokers that are listed and have one.
     ``is_partial``: topics may exist that are not to be described, and are not in it. ``hidden`` are the names of those
     that were seen before: they are in it as they were, so that they can be compared when they are seen again.
     """
@@ -91,6 +92,7 @@ class ClusterView:
     is_partial: bool = False
     hidden: frozenset[str] = frozenset()
     unseen: frozenset[BrokerId] = frozenset()
+    racks: dict[BrokerId, str] = field(default_factory=dict)
 
     def without(self, topics: frozenset[str]) -> ClusterView:
         """Leave topics out."""
@@ -247,6 +249,7 @@ def snapshot(  # noqa: PLR0913 - what its markers say
                 broker=broker,
                 host=host,
                 port=port,
+                rack=after.racks.get(broker),
                 in_controlled_shutdown=broker in stopping or None,
             )
             for broker, (host, port) in listed.items()
