@@ -95,6 +95,7 @@ class Answers:
             partition_counts={topic: len(parts) for topic, parts in topics.items()},
             has_reassignments=has_reassignments,
             has_elr=True,
+            racks={each: rack for each in image.unfenced if (rack := image.brokers[each].rack)},
         )
 
     def _presence(self, image: Image) -> Presence:
