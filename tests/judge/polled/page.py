@@ -118,9 +118,11 @@ class Figures:
         yield "most questions per second and broker, in a play", "", f"{self.questions:.2f}"
 
 
-def polled_rendered(
-    results: Sequence[Result], heading: str, columns: Sequence[tuple[str, Sequence[Result]]] = ()
-) -> str:
+Column = tuple[str, Sequence[Result]]
+"""The name of another way to poll, and the results of the same plays."""
+
+
+def polled_rendered(results: Sequence[Result], heading: str, columns: Sequence[Column] = ()) -> str:
     """Write the page; ``columns`` are the results of other ways to poll the same plays."""
     played = [result for result in results if "failed" not in result]
     parts = [heading, *_aims(played, columns), "", *classes_table(confusion(played)), "", *_undrawn(played), ""]
