@@ -73,6 +73,9 @@ class Causes:
         """Return why one broker left the ISR."""
         if finding is None:
             return Explanation(Cause.UNKNOWN)
+        if finding.fate is Fate.GONE:
+            either = (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
+            return Explanation(Cause.FENCED, Evidence.AMBIGUOUS, either, finding.because)
         if finding.fate in _OF_FATE:
             return Explanation(_OF_FATE[finding.fate], because=finding.because)
         if broker in step.after.offline:

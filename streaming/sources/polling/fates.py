@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from streaming.sources.polling.schedule import Intervals
     from streaming.sources.polling.view import PartitionView
 
+ALIKE: Final = "a clean stop and a crash look alike here"
 _SECOND: Final = 1_000_000
 _REMEMBERED: Final = 30 * _SECOND
 _BEHIND: Final = 300_000
@@ -80,6 +81,8 @@ class Fate(Enum):
     """It stopped cleanly, or begins to."""
     LOST = auto()
     """It crashed, hung or was cut off for longer than a session."""
+    GONE = auto()
+    """It stopped cleanly or was lost: both look alike here."""
     CUT_OFF = auto()
     """It answers, and the controllers did not take it for alive, be it for a moment."""
     BROKE = auto()
@@ -131,8 +134,9 @@ class Fates:
         leaving = _Leaving(broker, since, until, is_late=now >= until + self._intervals.hold)
         listener = self._listeners.of.get(broker)
         if listener is None or listener.answered is None:
-            is_lost = self._listeners.is_listed(broker) is False
-            return Finding(Fate.LOST, f"broker {broker} is not listed") if is_lost else Finding(Fate.RUNS, "")
+            is_gone = self._listeners.is_listed(broker) is False
+            because = f"broker {broker} is not listed, and was never asked: {ALIKE}"
+            return Finding(Fate.GONE, because) if is_gone else Finding(Fate.RUNS, "")
         absence = listener.absence_at(until) or (listener.absences[-1] if listener.is_absent else None)
         if absence is None:
             finding = self._of_present(leaving)
@@ -165,7 +169,8 @@ class Fates:
         lasted = until - absence.last_answer
         if self._listeners.is_listed(broker) is False:
             if 3 * lasted > 2 * self._intervals.session:  # the window is too wide to say which came first
-                return Finding(Fate.LOST, f"broker {broker} had not answered for {seconds(lasted)} when it left")
+                because = f"broker {broker} answered last {seconds(lasted)} before it was seen to have left: {ALIKE}"
+                return Finding(Fate.GONE, because)
             return Finding(Fate.STOPPED, f"broker {broker} answered until it had left, then no more")
         if self._has_moved_from(broker, until):
             return Finding(Fate.STOPPED, f"broker {broker} answered until it led nothing any more, then no more")
