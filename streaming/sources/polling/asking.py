@@ -1,7 +1,7 @@
 """The requests that a question takes on an open connection, one after the other, and what is read of their answers.
 
-Depends on the messages of the protocol; knows no socket. What is asked each second of every broker is decoded only where
-it differs from what a broker answered before.
+Depends on the messages of the protocol; knows no socket. What is asked each second of every broker is decoded only
+where it differs from what a broker answered before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from streaming.sources.protocol.quorum_messages import describe_quorum_request, 
 from streaming.sources.protocol.unwaited import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Mapping
 
     from streaming.sources.polling.broker import AnsweredTopic, DescriptionAnswer, MetadataAnswer
     from streaming.sources.polling.inquiry import Content, Question
@@ -84,6 +84,8 @@ class Requests:
             fenced = None if brokers is None else brokers[1]
         else:
             version = connection.newest(MetadataRequest.API_KEY, METADATA_NEWEST)
+            if version < 0:
+                return Reply(None, UNSUPPORTED_VERSION)
             request = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
             if version >= _FLEXIBLE_METADATA:
                 error, controller, brokers = yield Call(request, _Decoder(self._listed), _value)
@@ -200,11 +202,11 @@ def _partitions(question: Question, connection: Connection) -> Steps:
         answer: MetadataAnswer = yield Call(request, MetadataDecoder(), _same)
         topics = list(answer.topics)
     content: dict[str, dict[int, PartitionView]] = {}
-    for topic in topics:
-        if not topic.error and topic.name in asked:
-            numbers = asked[topic.name]
-            parts = {each: part for each, part in topic.partitions.items() if -1 in numbers or each in numbers}
-            content.setdefault(topic.name, {}).update(parts)
+    for one in topics:
+        if not one.error and one.name in asked:
+            numbers = asked[one.name]
+            parts = {each: part for each, part in one.partitions.items() if -1 in numbers or each in numbers}
+            content.setdefault(one.name, {}).update(parts)
     error = next((topic.error for topic in topics if topic.error), 0)
     return Reply(content or None, error) if error else Reply(content)
 
@@ -261,7 +263,7 @@ def _same(answer: Any) -> Any:  # noqa: ANN401 - as above
 
 
 def hosts_alone(
-    broker: BrokerId, topics: Iterable[tuple[str, dict[int, PartitionView]]], others: set[BrokerId]
+    broker: BrokerId, topics: Iterable[tuple[str, Mapping[int, PartitionView]]], others: set[BrokerId]
 ) -> dict[str, list[int]] | None:
     """Return partitions that together no other broker holds: who holds all of them is this one. None if there are none.
 
