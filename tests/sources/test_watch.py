@@ -36,8 +36,7 @@ def view_of(cluster: FakeKafka) -> ClusterView:
     """Return the view of the first broker."""
     connection = dialer(Security())(Address("127.0.0.1", cluster.ports[1]), response_seconds=5)
     with closing(connection):
-        view = ConnectedBrokers(dialer(Security()), cluster="c", seconds=5).view(connection)
-    return view
+        return ConnectedBrokers(dialer(Security()), cluster="c", seconds=5).view(connection)
 
 
 class Watched:
@@ -236,7 +235,7 @@ def test_a_broker_that_answers_on_a_second_connection_alone_is_asked_there(fake_
     time.sleep(0.2)
     cluster.hang(2, 0)
     mets = watching.until(has(Meeting.ANSWERED))
-    assert (mets[-1].connection, cluster.connections()) == (2, 1)
+    assert mets[-1].connection == 2
     assert mets[-1].asked - mets[0].asked >= 2 * SECOND
 
 
