@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.sources.polling.inquiry import Meeting, Presence
+from streaming.sources.polling.inquiry import Ask, Meeting, Presence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -153,12 +153,15 @@ class Listeners:
         of: the listener of each broker.
         shared: brokers whose address is that of another one, too.
         proxied: brokers whose address accepted connections while they were not listed, and did not answer.
+        awaiting: brokers that were asked what they ask a controller for, and when: until then, they answer nothing that
+            was asked later on the same connection.
     """
 
     def __init__(self) -> None:
         self.of: dict[BrokerId, Listener] = {}
         self.shared: frozenset[BrokerId] = frozenset()
         self.proxied: set[BrokerId] = set()
+        self.awaiting: dict[BrokerId, Micros] = {}
         self._votes: dict[int, _Vote] = {}
         self._listing: dict[BrokerId, _Listing] = {}
 
@@ -174,6 +177,10 @@ class Listeners:
     def meet(self, met: Met) -> list[Listed]:
         """Note how a question ended; return what has changed in whom the brokers list."""
         broker = met.question.broker
+        if met.how is not Meeting.SILENT and met.question.ask is Ask.QUORUM:
+            self.awaiting.pop(broker, None)
+        if met.how is Meeting.SILENT and broker in self.awaiting:
+            return []
         self.listener(broker).meet(met)
         if met.how is Meeting.SILENT and self.is_listed(broker) is False and met.ended - met.asked > _VOTE_LASTS:
             self.proxied.add(broker)

@@ -79,6 +79,7 @@ class _Report:
     is_view: bool = False
     listed: Listed | None = None
     controller: QuorumLeader | None = None
+    silent_since: Micros | None = None
 
 
 class Inference:
@@ -101,6 +102,7 @@ class Inference:
         self._known: dict[tuple[str, int], _Known] = {}
         self._reports: deque[_Report] = deque()
         self._quorum: QuorumLeader | None = None
+        self._quorum_answered: Micros | None = None
         self._full_due = Micros(0)
         self._missed_changes = False
         self._until = 0
@@ -136,8 +138,14 @@ class Inference:
             self._compare_some(met.content, _Known(met.asked, met.ended), met.question.broker)  # type: ignore[arg-type]
 
     def _lead(self, met: Met, leader: QuorumLeader) -> None:
-        before = self._quorum
+        before, answered = self._quorum, self._quorum_answered
         if leader.leader < 0 or (before is not None and leader.epoch < before.epoch):
+            return
+        self._quorum_answered = met.ended
+        if leader == before and answered is not None and met.ended - met.asked > self.intervals.session // 2:
+            ended = min([met.ended, *(each.ended for each in self._reports)])
+            stall = _Report(answered, ended, controller=leader, silent_since=answered)
+            self._reports.appendleft(stall)  # it explains what is held
             return
         if leader != before:
             self._quorum = leader
@@ -269,19 +277,27 @@ class Inference:
         while self._reports:
             report = self._reports[0]
             is_late = now >= report.ended + self.intervals.hold
-            if not is_late and not all(self._circumstances.is_clear(step, now) for step in report.steps):
+            if not is_late and not self._is_clear(report, now):
                 break
             self._reports.popleft()
             observations += self._published(report, now, skew)
         return observations
 
+    def _is_clear(self, report: _Report, now: Micros) -> bool:
+        """Return whether what is said of a report would be the same later."""
+        gone = report.listed
+        if gone is not None and not gone.is_listed:
+            return self._circumstances.fate(gone.broker, gone.since, gone.until, now) is not None
+        return all(self._circumstances.is_clear(step, now) for step in report.steps)
+
     def _published(self, report: _Report, now: Micros, skew: int) -> list[Observation]:
         envelope = self._envelope(report, now, skew)
         if report.controller is not None:
             leader, epoch = report.controller
-            return [ControllerObserved(**envelope, controller=leader, controller_epoch=epoch)]
+            since = None if report.silent_since is None else Micros(max(0, report.silent_since + skew))
+            return [ControllerObserved(**envelope, controller=leader, controller_epoch=epoch, silent_since=since)]
         if report.listed is not None:
-            return [BrokerObserved(**envelope, broker=report.listed.broker, fenced=not report.listed.is_listed)]
+            return [self._of_broker(report.listed, envelope, now)]
         assert report.after is not None  # noqa: S101 - for the type checker
         explained = [(step, self._circumstances.explain(step, now)) for step in report.steps]
         stopping = [
@@ -301,6 +317,8 @@ class Inference:
                     is_new_log=report.is_new_log,
                     deleted=report.deleted,
                     explained=of_step,
+                    fenced=[each for each in report.after.brokers if self._listeners.is_listed(each) is False],
+                    stopping=self._circumstances.stopped,
                 ),
             ]
         steps = [
@@ -309,6 +327,17 @@ class Inference:
             if why is not None
         ]
         return [*stopping, *steps] or ([Heartbeat(**envelope)] if report.is_view else [])
+
+    def _of_broker(self, change: Listed, envelope: dict[str, Any], now: Micros) -> BrokerObserved:
+        """Return whether a broker is fenced; of one that is, whether it stopped cleanly."""
+        broker = change.broker
+        if change.is_listed:
+            self._circumstances.is_listed_again(broker)
+            return BrokerObserved(**envelope, broker=broker, fenced=False)
+        self._circumstances.fate(broker, change.since, change.until, now)
+        self._circumstances.take_stopped()
+        is_stopped = broker in self._circumstances.stopped
+        return BrokerObserved(**envelope, broker=broker, fenced=True, in_controlled_shutdown=is_stopped or None)
 
     def _envelope(self, report: _Report, now: Micros, skew: int) -> dict[str, Any]:
         """Return what all observations of a report say; times do not run back when the clock is set back."""

@@ -77,6 +77,7 @@ class Schedule:
         """Return the questions that are due, each of which is taken for asked."""
         due = [*self._presence(now, view), *self._quorum(now, view), *self._partitions(now, view)]
         self._open.update((each.ask, each.broker) for each in due)
+        self._listeners.awaiting.update((each.broker, now) for each in due if each.ask is Ask.QUORUM)
         times = [*self._presence_due.values(), self._quorum_due]
         self.next_at = min([*times, self._hot_due] if now < self._hot_until else times)
         return due
@@ -134,7 +135,7 @@ class Schedule:
         """Return the brokers that answer, those that are listed first."""
         listeners = self._listeners
         present = [broker for broker in sorted(view.brokers) if not listeners.listener(broker).is_absent]
-        return sorted(present, key=lambda broker: listeners.is_listed(broker) is False)
+        return sorted(present, key=lambda each: (listeners.is_listed(each) is False, each in listeners.awaiting))
 
 
 def _rank(part: PartitionView, bad: set[BrokerId]) -> int:

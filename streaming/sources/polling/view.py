@@ -76,6 +76,7 @@ class ClusterView:
     else is known of them.
     ``has_reassignments``: whether the partitions have theirs; otherwise it is unknown which are being reassigned.
     ``has_elr``: the same of eligible leader replicas.
+    ``racks`` are those of the brokers that are listed and have one.
     ``is_partial``: topics may exist that are not to be described, and are not in it. ``hidden`` are the names of those
     that were seen before: they are in it as they were, so that they can be compared when they are seen again.
     """
@@ -91,6 +92,7 @@ class ClusterView:
     is_partial: bool = False
     hidden: frozenset[str] = frozenset()
     unseen: frozenset[BrokerId] = frozenset()
+    racks: dict[BrokerId, str] = field(default_factory=dict)
 
     def without(self, topics: frozenset[str]) -> ClusterView:
         """Leave topics out."""
@@ -224,21 +226,33 @@ def snapshot(  # noqa: PLR0913 - what its markers say
     is_new_log: bool = False,
     deleted: Sequence[tuple[str, TopicId]] = (),
     explained: Explained | None = None,
+    fenced: Container[BrokerId] = (),
+    stopping: Container[BrokerId] = (),
 ) -> list[Observation]:
     """Return a full report of a view, between two markers; a difference to the previous view has an inferred cause.
 
     Hidden topics are left out: what they are now is unknown. So ``deleted`` names those that are not hidden.
-    ``explained`` has the causes of steps; without it they are inferred from the two views alone.
+    ``explained`` has the causes of steps; without it they are inferred from the two views alone. ``fenced`` are brokers
+    that are not listed any more, though this view lists them; ``stopping`` those that are being stopped.
     """
     inside = {**envelope, "in_snapshot": True}
     topics = [topic for topic in after.topics if topic not in after.hidden]
     is_partial = after.is_partial or bool(after.hidden)
     partitions = [observed for topic in topics for observed in _topic_steps(topic, before, after, inside, explained)]
+    listed = {broker: address for broker, address in after.brokers.items() if broker not in fenced}
     return [
         SnapshotBegin(**envelope, snapshot_id=snapshot_id, reason=reason, is_new_log=is_new_log),
         *(
-            BrokerObserved(**envelope, in_snapshot=True, broker=broker, host=host, port=port)
-            for broker, (host, port) in after.brokers.items()
+            BrokerObserved(
+                **envelope,
+                in_snapshot=True,
+                broker=broker,
+                host=host,
+                port=port,
+                rack=after.racks.get(broker),
+                in_controlled_shutdown=broker in stopping or None,
+            )
+            for broker, (host, port) in listed.items()
         ),
         *(
             BrokerObserved(**envelope, in_snapshot=True, broker=broker, unseen=True)
@@ -253,7 +267,7 @@ def snapshot(  # noqa: PLR0913 - what its markers say
             is_partial=is_partial or None,
             topic_ids=tuple(after.topic_ids[topic] for topic in topics),
             partition_counts=tuple(after.partition_count(topic) for topic in topics),
-            brokers=tuple(sorted(after.unseen.union(after.brokers))),
+            brokers=tuple(sorted(after.unseen.union(listed))),
         ),
     ]
 
