@@ -210,7 +210,7 @@ class Circumstances:
             return self._removal(step, now)
         if before.leader == after.leader and set(before.isr) < set(after.isr):
             return Explanation(Cause.EXPAND)
-        is_preferred = after.leader == after.replicas[0] != before.leader and UNSEEN_LEADER != before.leader
+        is_preferred = after.leader == after.replicas[0] != before.leader and before.leader != UNSEEN_LEADER
         return Explanation(Cause.PREFERRED_ELECTION if is_preferred else Cause.UNKNOWN)
 
     def _removal(self, step: Step, now: Micros) -> Explanation:
