@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,9 +83,7 @@ def first_answer(mets: list[Met]) -> Met:
 
 def ways_of(mets: list[Met]) -> list[Meeting]:
     """Return what was met, one after the other, each once as long as it lasts."""
-    return [
-        met.how for before, met in zip([None, *mets], mets, strict=False) if before is None or before.how != met.how
-    ]
+    return [how for how, _ in groupby(met.how for met in mets)]
 
 
 def test_killed_stopped_and_paused_brokers_are_met_as_what_they_are(kafka_4_4: Sandbox, watching: Watching) -> None:
