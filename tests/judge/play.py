@@ -27,8 +27,8 @@ from streaming.contracts.observations import CauseRevised, Channel, Observation
 from streaming.contracts.state import ClusterState, SourceState
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import incident_row, rows_of
-from streaming.model.invariants.ghost import Loss
 from streaming.model.controller.metadata_writer import Commit
+from streaming.model.invariants.ghost import Loss
 from streaming.model.messages.network import CONTROLLER
 from streaming.model.messages.registrations import PartitionRegistration
 from streaming.settings import JobSettings
@@ -104,6 +104,7 @@ class Play:
     Attributes:
         polling: how isrwatch polled the cluster instead of reading its metadata log; None: it read that.
         met: what it met then.
+        source_seed: of the model.
         trace: of the model: every step of every partition, with its true cause.
         before: every partition before the first step; ``topics`` their names.
         losses: of acknowledged records, in plays in which there may be some.
@@ -131,6 +132,7 @@ class Play:
     causes: dict[CauseKey, GivenCause] = field(default_factory=dict)
     offsets: dict[CauseKey, int | None] = field(default_factory=dict)
     met: Transcript | None = None
+    source_seed: int = 0
 
     @property
     def is_polled(self) -> bool:
@@ -170,7 +172,7 @@ def stand_of(random: Random, source: SimulatedSource, scenario: Scenario) -> Sta
     )
 
 
-def played(
+def played(  # noqa: PLR0913 - what is drawn, and how it is looked at
     seed: int,
     kinds: tuple[str, ...] = (),
     watch: Callable[[Batch], None] | None = None,
@@ -197,7 +199,8 @@ def played(
             cluster = cluster._replace(scenario=disagreeing(apart, cluster.scenario))
         commits = list[Commit]()
         watched = not LOSE_RECORDS.isdisjoint(wanted)
-        source = source_of(cluster.scenario, seed * _DRAWS + draw, watched=watched, on_commit=commits.append)
+        source_seed = seed * _DRAWS + draw
+        source = source_of(cluster.scenario, source_seed, watched=watched, on_commit=commits.append)
         troubles = _troubles(random, source, cluster.scenario, wanted)
         if troubles is not None and (fits is None or fits(cluster.scenario, troubles)):
             is_polled = random.random() < _POLLED_SHARE
@@ -212,16 +215,38 @@ def played(
                 seconds=math.ceil(seconds + cluster.scenario.constants.replica_lag_time_max_ms / 1_000),
                 before=source.partitions(),
                 topics=topics_of(source),
+                source_seed=source_seed,
             )
             run(play, source, watch, commits=commits)
             return play
     raise ValueError(f"no cluster on which {wanted} can happen")
 
 
+def played_again(play: Play, troubles: tuple[Trouble, ...]) -> Play:
+    """Play the same cluster with other faults, for as long."""
+    commits = list[Commit]()
+    watched = any(one.kind in LOSE_RECORDS for one in troubles)
+    source = source_of(play.scenario, play.source_seed, watched=watched, on_commit=commits.append)
+    other = Play(
+        seed=play.seed,
+        preset=play.preset,
+        polling=play.polling,
+        scenario=play.scenario,
+        troubles=troubles,
+        begin=play.begin,
+        seconds=play.seconds,
+        before=source.partitions(),
+        topics=topics_of(source),
+        source_seed=play.source_seed,
+    )
+    run(other, source, commits=commits)
+    return other
+
+
 def _kinds(random: Random) -> tuple[str, ...]:
     first = [kind for kind in DRAWERS if kind not in LATER]
     weights = [DRAWERS[kind][0] for kind in first]
-    return _that_can_be(tuple(random.choices(first, weights, k=random.choice((1, 2)))))
+    return that_can_be(tuple(random.choices(first, weights, k=random.choice((1, 2)))))
 
 
 def _with_later(random: Random, kinds: tuple[str, ...]) -> tuple[str, ...]:
@@ -230,10 +255,10 @@ def _with_later(random: Random, kinds: tuple[str, ...]) -> tuple[str, ...]:
     if random.random() >= share * len(kinds):
         return kinds
     (later,) = random.choices([*LATER], [DRAWERS[kind][0] for kind in LATER])
-    return _that_can_be((later, *kinds[1:]))
+    return that_can_be((later, *kinds[1:]))
 
 
-def _that_can_be(kinds: tuple[str, ...]) -> tuple[str, ...]:
+def that_can_be(kinds: tuple[str, ...]) -> tuple[str, ...]:
     is_one = not _ON_EVERYBODY.isdisjoint(kinds[1:]) or len(_OF_CONTROLLERS.intersection(kinds)) > 1
     return kinds[:1] if is_one else kinds
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, BrokerId, Micros
-from streaming.sources.polling.conduct import SLOW, seconds
+from streaming.sources.polling.conduct import SLOW, Absence, seconds
 from streaming.sources.polling.elections import election_of
 from streaming.sources.polling.view import Explanation, PartitionView
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _SECOND: Final = 1_000_000
 _REMEMBERED: Final = 30 * _SECOND
+_BEHIND: Final = 300_000
+"""What the broker that answers has read of the metadata may be older than its answer, by less than this."""
 
 
 class Step(NamedTuple):
@@ -88,13 +90,16 @@ class Circumstances:
 
     Attributes:
         stopped: brokers that were found to stop cleanly, until they are listed again.
+        stalled_until: end of the last time in which the controller stood still.
     """
 
     def __init__(self, intervals: Intervals, listeners: Listeners) -> None:
         self._intervals, self._listeners = intervals, listeners
         self._steps: deque[Step] = deque()
         self.stopped: set[BrokerId] = set()
+        self.stalled_until: Micros | None = None
         self._new_stopped: set[BrokerId] = set()
+        self._back: set[BrokerId] = set()
 
     def note(self, steps: Iterable[Step]) -> None:
         """Take steps for circumstances of each other."""
@@ -110,6 +115,11 @@ class Circumstances:
     def take_stopped(self) -> list[BrokerId]:
         """Return the brokers that were found to stop cleanly since the last call."""
         found, self._new_stopped = sorted(self._new_stopped), set()
+        return found
+
+    def take_back(self) -> list[BrokerId]:
+        """Return the brokers that were found to have been away, and are listed again, since the last call."""
+        found, self._back = sorted(self._back), set()
         return found
 
     # ------------------------------------------------------------------ what a broker did
@@ -131,7 +141,7 @@ class Circumstances:
             return Finding(Fate.LOST if listeners.is_listed(broker) is False else Fate.RUNS, "")
         absence = listener.absence_at(until) or (listener.absences[-1] if listener.is_absent else None)
         is_listed = listeners.is_listed(broker) is not False
-        if absence is not None and absence.last_answer < since - SLOW:
+        if absence is not None and _is_before(absence, since):
             return self._fate_of_absent(broker, since, until, now)
         has_moved = self._has_moved_from(broker, until)
         if absence is not None:  # it answered until about then
@@ -143,6 +153,8 @@ class Circumstances:
                         Fate.LOST, f"broker {broker} answered last {seconds(until - absence.last_answer)} before"
                     )
                 return Finding(Fate.STOPPED, f"broker {broker} answered until it had left, then no more")
+            if has_moved:
+                return Finding(Fate.STOPPED, f"broker {broker} answered until it led nothing any more, then no more")
             if not is_late:
                 return None
             if absence.is_process_gone and listeners.is_trusted(broker):
@@ -154,6 +166,10 @@ class Circumstances:
             return Finding(Fate.CUT_OFF, f"broker {broker} answers, and the others do not list it")
         if not listeners.is_confirmed(broker, until) and not is_late:
             return None
+        if self._is_after_stall(since, until):
+            return Finding(Fate.CUT_OFF, f"broker {broker} answers, and the controller had stood still")
+        if has_moved and self._has_rejoined(broker, until):
+            return Finding(Fate.CUT_OFF, f"broker {broker} answers, and was out of its ISRs for a moment")
         if has_moved:
             if not is_late:
                 return None
@@ -186,6 +202,21 @@ class Circumstances:
             and broker not in step.after.offline
             for step in self._steps
             if abs(step.until - until) <= self._intervals.hold
+        )
+
+    def _is_after_stall(self, since: Micros, until: Micros) -> bool:
+        """Return whether the controller resumed within a window, or just before."""
+        end = self.stalled_until
+        return end is not None and since - _BEHIND <= end <= until + _SECOND
+
+    def _has_rejoined(self, broker: BrokerId, until: Micros) -> bool:
+        """Return whether a broker joined an ISR since a moment."""
+        return any(
+            step.until > until
+            and step.before is not None
+            and broker in step.after.isr
+            and broker not in step.before.isr
+            for step in self._steps
         )
 
     # ------------------------------------------------------------------ steps
@@ -230,6 +261,8 @@ class Circumstances:
         if finding.fate is Fate.STOPPED:
             return Explanation(Cause.CONTROLLED_SHUTDOWN, because=finding.because)
         if finding.fate in (Fate.LOST, Fate.CUT_OFF):
+            if self._listeners.is_listed(broker) and not self._listeners.of[broker].is_absent:
+                self._back.add(broker)
             return Explanation(Cause.FENCED, because=finding.because)
         if finding.fate is Fate.BROKE:
             return Explanation(Cause.FENCED, because=finding.because)
@@ -249,6 +282,12 @@ class Circumstances:
                 because = f"leader {step.after.leader} had not answered for {seconds(lasted)} just before"
                 return Explanation(Cause.LEADER_STALL, because=because)
         return Explanation(Cause.LAG, because=finding.because)
+
+
+def _is_before(absence: Absence, since: Micros) -> bool:
+    """Return whether a broker ceased to answer clearly before the begin of a window."""
+    ended = absence.ended_at
+    return absence.last_answer < since - SLOW or (ended is not None and ended + _BEHIND < since)
 
 
 _GRAVEST: Final = (Cause.FENCED, Cause.DIR_FAILURE, Cause.LAG, Cause.LEADER_STALL, Cause.CONTROLLED_SHUTDOWN)

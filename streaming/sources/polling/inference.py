@@ -142,10 +142,13 @@ class Inference:
         if leader.leader < 0 or (before is not None and leader.epoch < before.epoch):
             return
         self._quorum_answered = met.ended
+        if met.ended - met.asked > self.intervals.hot or leader != before:
+            self._schedule.hasten(met.ended)
         if leader == before and answered is not None and met.ended - met.asked > self.intervals.session // 2:
             ended = min([met.ended, *(each.ended for each in self._reports)])
             stall = _Report(answered, ended, controller=leader, silent_since=answered)
             self._reports.appendleft(stall)  # it explains what is held
+            self._circumstances.stalled_until = met.ended
             return
         if leader != before:
             self._quorum = leader
@@ -304,7 +307,11 @@ class Inference:
             BrokerObserved(**envelope, broker=broker, in_controlled_shutdown=True)
             for broker in self._circumstances.take_stopped()
         ]
+        back = self._circumstances.take_back()
+        stopping += [BrokerObserved(**envelope, broker=broker, fenced=True) for broker in back]
+        up_again = [BrokerObserved(**envelope, broker=broker, fenced=False) for broker in back]
         if report.reason is not None:
+            brokers = report.after.brokers
             of_step = {(step.topic, step.number): why for step, why in explained}
             return [
                 *stopping,
@@ -317,16 +324,17 @@ class Inference:
                     is_new_log=report.is_new_log,
                     deleted=report.deleted,
                     explained=of_step,
-                    fenced=[each for each in report.after.brokers if self._listeners.is_listed(each) is False],
+                    fenced={*back, *(each for each in brokers if self._listeners.is_listed(each) is False)},
                     stopping=self._circumstances.stopped,
                 ),
+                *up_again,
             ]
         steps = [
             observed_step(step.topic, step.number, report.after, self._at(step, envelope, skew), why)
             for step, why in explained
             if why is not None
         ]
-        return [*stopping, *steps] or ([Heartbeat(**envelope)] if report.is_view else [])
+        return [*stopping, *steps, *up_again] or ([Heartbeat(**envelope)] if report.is_view else [])
 
     def _of_broker(self, change: Listed, envelope: dict[str, Any], now: Micros) -> BrokerObserved:
         """Return whether a broker is fenced; of one that is, whether it stopped cleanly."""

@@ -47,6 +47,8 @@ class Intervals(NamedTuple):
 
 _BYTES_PER_PARTITION: Final = 60
 _BYTES_PER_REPLICA: Final = 12
+_BURST: Final = 4
+"""Questions about partitions within the first ``hot`` interval, each to another broker."""
 _BROKERS_ASKED: Final = 3
 """Brokers that are asked about partitions at once, each about others."""
 
@@ -60,6 +62,8 @@ class Schedule:
         self._presence_due: dict[BrokerId, Micros] = {}
         self._quorum_due = self._hot_due = Micros(0)
         self._hot_until = Micros(0)
+        self._burst = 0
+        self._turn = 0
         self.next_at = Micros(0)
 
     def meet(self, met: Met) -> None:
@@ -68,7 +72,8 @@ class Schedule:
             self._open.discard((met.question.ask, met.question.broker))
 
     def hasten(self, now: Micros) -> None:
-        """Ask about partitions at once, and then each second for a while: something happens."""
+        """Ask about partitions at once, a few times in turn, and then each second for a while: something happens."""
+        self._burst = _BURST
         self._hot_until = Micros(now + self._intervals.stays_hot)
         self._hot_due = min(self._hot_due, now)
         self.next_at = min(self.next_at, now)
@@ -106,9 +111,12 @@ class Schedule:
     def _partitions(self, now: Micros, view: ClusterView) -> Iterator[Question]:
         if now < self._hot_due or now >= self._hot_until:
             return
-        self._hot_due = Micros(now + self._intervals.hot)
-        topics = self._worst_first(view)
-        for broker in self._responders(view)[:_BROKERS_ASKED]:
+        self._hot_due = Micros(now + (self._intervals.hot // _BURST if self._burst else self._intervals.hot))
+        self._burst -= self._burst > 0
+        topics, responders = self._worst_first(view), self._responders(view)
+        self._turn += 1
+        start = self._turn % max(1, len(responders))
+        for broker in [*responders[start:], *responders[:start]][:_BROKERS_ASKED]:
             if (Ask.PARTITIONS, broker) in self._open:
                 continue
             size, of_question = 0, list[tuple[str, int, int]]()
@@ -135,7 +143,8 @@ class Schedule:
         """Return the brokers that answer, those that are listed first."""
         listeners = self._listeners
         present = [broker for broker in sorted(view.brokers) if not listeners.listener(broker).is_absent]
-        return sorted(present, key=lambda each: (listeners.is_listed(each) is False, each in listeners.awaiting))
+        best = [each for each in present if listeners.is_listed(each) is not False and each not in listeners.awaiting]
+        return best or present
 
 
 def _rank(part: PartitionView, bad: set[BrokerId]) -> int:

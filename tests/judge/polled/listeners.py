@@ -37,13 +37,17 @@ TICK_MS: Final = 50
 """How soon a connection that was closed is noticed, at the latest."""
 SILENT_EVERY_MS: Final = 1_000
 CONNECT_TIMEOUT_MS: Final = 3_000
-CHECK_ADDRESS_AFTER_MS: Final = 2_000
-"""A second connection to a silent broker is attempted then: whether its address still accepts."""
-GIVE_UP_AFTER_MS: Final = 30_000
-"""The timeout of a request: its connection is given up, and the next question opens another one."""
+SECOND_CONNECTION_AFTER_MS: Final = 2_000
+"""A second connection to a silent broker is tried then: the process may have been started again."""
+ANOTHER_AFTER_MS: Final = 10_000
+PROOF_TIMEOUT_MS: Final = 10_000
+"""A new connection on which no node says who it is, is given up then."""
+RETRY_MS: Final = 100
 CONTROLLER_TIMEOUT_MS: Final = 60_000
 """A broker answers a forwarded request with an error when no controller has answered for so long."""
 REQUEST_TIMED_OUT: Final = 7
+_RETRANSMIT_MS: Final = 200
+"""TCP sends again what was lost after this time, then after twice, four times as long."""
 _CONNECT_MS: Final = (1, 4)
 _ANSWER_MS: Final = (2, 9)
 _SLOW_MS: Final = (20, 250)
@@ -59,34 +63,35 @@ class Clock(Protocol):
 
 
 @dataclass(slots=True)
-class _Waiting:
-    question: Question
-    asked: int
-    silences: int = 0
-
-
-@dataclass(slots=True)
 class _Line:
-    """The way to one broker.
+    """The way to one broker. Of what is waiting the first is on the way, if a connection is open.
 
     Attributes:
-        process: at the other end of the open connection; None while there is none.
-        behind: a proxy accepted the connection, and nobody is behind it.
-        number: of the newest connection.
-        waiting: questions without an answer, in order.
-        last: the newest question, under which the end of an idle connection is reported.
+        process: at the other end of the open connection; None: a proxy accepted it, and nobody is behind.
+        number: of the open connection; ``numbers``: of the newest one that was tried.
+        asked: when the first question was sent, and how often silence was reported since.
         is_busy: an answer is on its way, or a connection is being opened.
-        checked: when the address of a silent broker was checked last.
+        is_proven: the node has said who it is.
+        not_before: no other connection is tried earlier.
+        second_at: when a second connection is tried, while the first one is silent.
+        lost_at: since when packets have been lost; what is then on the way goes on at ``resumes_at``.
     """
 
     broker: BrokerId
     process: Broker | None = None
     is_open: bool = False
     number: int = 0
-    waiting: deque[_Waiting] = field(default_factory=deque)
-    last: Question | None = None
+    numbers: int = 0
+    waiting: deque[Question] = field(default_factory=deque)
+    asked: int = 0
+    silences: int = 0
     is_busy: bool = False
-    checked: int = 0
+    is_proven: bool = False
+    opened_at: int = 0
+    not_before: int = 0
+    second_at: int = 0
+    lost_at: int | None = None
+    resumes_at: int = 0
 
 
 class Listeners:
@@ -98,9 +103,10 @@ class Listeners:
         surroundings: of the monitor.
         random: latencies.
         take: gets the end of each question.
+        origin: wall-clock time of the begin of the play.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a cluster, what it answers, and whose clock and chance it is
         self,
         simulation: Simulation,
         answers: Answers,
@@ -129,20 +135,23 @@ class Listeners:
         return Micros(self._origin + (at_ms - WARM_UP_MS) * _MICROS_PER_MS)
 
     def ask(self, question: Question) -> None:
-        """Begin to carry out a question."""
+        """Begin to carry out a question; the same one is open only once."""
         line = self._lines.setdefault(question.broker, _Line(question.broker))
-        line.waiting.append(_Waiting(question, self.now))
-        line.last = question
-        self._go_on(line)
+        if question not in line.waiting:
+            line.waiting.append(question)
+            if len(line.waiting) == 1:
+                self._sent(line)
+            self._go_on(line)
 
     def tick(self) -> None:
         """Notice what has happened to connections, and who is silent. Called each ``TICK_MS``."""
         for line in self._lines.values():
+            self._follow_losses(line)
             if line.is_open and self._has_closed(line):
-                self._end(line, Meeting.CLOSED)
-            elif line.waiting:
+                self._lose(line)
+            elif line.is_open and line.waiting:
                 self._be_silent(line)
-                self._go_on(line)
+            self._go_on(line)
 
     # -------------------------------------------------------------- the state of one broker
 
@@ -161,9 +170,20 @@ class Listeners:
 
     def _has_closed(self, line: _Line) -> bool:
         """Return whether the other end has closed, as far as that can reach the monitor."""
-        if not self._is_reached(line.broker):
+        if line.process is None or self._cluster.brokers.get(line.broker) is line.process:
             return False
-        return line.process is not None and self._cluster.brokers.get(line.broker) is not line.process
+        return self._is_reached(line.broker) and self.now >= line.resumes_at
+
+    def _follow_losses(self, line: _Line) -> None:
+        """Let a connection be silent, after packets were lost on it, until TCP sends them again."""
+        if not self._is_reached(line.broker):
+            if line.lost_at is None and line.is_open:
+                line.lost_at = self.now
+        elif line.lost_at is not None:
+            again, delay = line.lost_at, _RETRANSMIT_MS
+            while again < self.now:
+                again, delay = again + delay, 2 * delay
+            line.lost_at, line.resumes_at = None, again
 
     def serves(self, broker: BrokerId) -> bool:
         """Return whether a broker answers the monitor now."""
@@ -182,73 +202,103 @@ class Listeners:
         if line.is_busy or not line.waiting:
             return
         if not line.is_open:
-            self._connect(line)
+            if self.now >= line.not_before:
+                line.is_busy = True
+                line.numbers += 1
+                self._try(line, self.now, is_second=False)
         elif self._can_serve(line):
             line.is_busy = True
-            self._agenda.at(self.now + self._latency(), lambda: self._serve(line, line.number))
+            number = line.number
+            self._agenda.at(self.now + self._latency(), lambda: self._serve(line, number))
 
     def _can_serve(self, line: _Line) -> bool:
-        if line.process is None or not self.serves(line.broker):
+        if line.process is None or not self.serves(line.broker) or self.now < line.resumes_at:
             return False
-        first = line.waiting[0]
-        is_late = self.now - first.asked >= CONTROLLER_TIMEOUT_MS
-        return is_late or not self._answers.waits_for_controller(first.question)
+        is_late = self.now - line.asked >= CONTROLLER_TIMEOUT_MS
+        return is_late or not self._answers.waits_for_controller(line.waiting[0])
 
     def _latency(self) -> int:
         return self._random.randint(*(_SLOW_MS if self._random.random() < _SLOW_SHARE else _ANSWER_MS))
 
-    def _connect(self, line: _Line) -> None:
-        line.is_busy = True
-        reached = self._is_reached(line.broker) or self._around.proxy is not Proxy.NONE
-        delay = self._random.randint(*_CONNECT_MS) if reached else TICK_MS
-        self._agenda.at(self.now + delay, lambda: self._connected(line, self.now - delay))
+    def _try(self, line: _Line, began: int, *, is_second: bool) -> None:
+        delay = self._random.randint(*_CONNECT_MS) if self._attempt(line.broker) is not None else TICK_MS
+        self._agenda.at(self.now + delay, lambda: self._tried(line, began, is_second=is_second))
 
-    def _connected(self, line: _Line, began: int) -> None:
-        """End a connection attempt, or go on with it while nothing comes back."""
+    def _attempt(self, broker: BrokerId) -> Meeting | None:
+        """Return what an attempt to connect and to ask who answers meets now; None while nothing comes back.
+
+        ``SILENT`` is a connection that is accepted, and on which nobody says who it is.
+        """
+        is_reached, proxy = self._is_reached(broker), self._around.proxy
+        if is_reached and self._process(broker) is not None:
+            return Meeting.SILENT if self._cluster.is_paused(broker) else Meeting.ANSWERED
+        if proxy is Proxy.HANGS:
+            return Meeting.SILENT
+        if proxy is not Proxy.NONE:
+            others = [each for each in self._cluster.brokers if each != broker and self.serves(each)]
+            return Meeting.WRONG_NODE if proxy is Proxy.SHARED and others else Meeting.CLOSED
+        has_address = self._around.has_address(broker, self._seconds()) or broker in self._cluster.brokers
+        return Meeting.REFUSED if is_reached and has_address else None
+
+    def _tried(self, line: _Line, began: int, *, is_second: bool) -> None:
+        """End an attempt, or go on with it while nothing comes back."""
+        if is_second and not (line.is_open and line.waiting):
+            return
+        how = self._attempt(line.broker)
+        if how is None and self.now - began < CONNECT_TIMEOUT_MS:
+            self._try(line, began, is_second=is_second)
+            return
+        how = how or Meeting.UNREACHABLE
+        if is_second:
+            self._tried_second(line, began, how)
+            return
         line.is_busy = False
-        broker, process = line.broker, self._process(line.broker)
-        is_reached = self._is_reached(broker)
-        if is_reached and process is not None:
-            self._accept(line, process)
-        elif self._around.proxy is not Proxy.NONE:
-            self._accept_for_a_dead_one(line)
-        elif is_reached and (self._around.has_address(broker, self._seconds()) or broker in self._cluster.brokers):
-            self._end(line, Meeting.REFUSED)
-        elif self.now - began >= CONNECT_TIMEOUT_MS:
-            self._end(line, Meeting.UNREACHABLE)
-        else:
-            line.is_busy = True
-            self._agenda.at(self.now + TICK_MS, lambda: self._connected(line, began))
+        if how in {Meeting.ANSWERED, Meeting.SILENT}:
+            self._open(line, how)
+            return
+        line.not_before = self.now + RETRY_MS
+        ended, line.waiting = line.waiting, deque()
+        for question in ended:
+            self._report(line.numbers, question, began, how)
 
-    def _accept(self, line: _Line, process: Broker | None) -> None:
-        line.number += 1
-        line.is_open, line.process = True, process
+    def _open(self, line: _Line, how: Meeting) -> None:
+        """Use a new connection from now on."""
+        line.number, line.opened_at, line.asked, line.silences = line.numbers, self.now, self.now, 0
+        line.is_open, line.is_proven, line.is_busy = True, how is Meeting.ANSWERED, False
+        line.process = self._process(line.broker) if self._is_reached(line.broker) else None
+        line.second_at = self.now + SECOND_CONNECTION_AFTER_MS
+        line.lost_at, line.resumes_at = None, 0
         self._go_on(line)
 
-    def _accept_for_a_dead_one(self, line: _Line) -> None:
-        proxy = self._around.proxy
-        if proxy is Proxy.HANGS:
-            self._accept(line, None)
-            return
-        line.number += 1
-        others = [each for each in self._cluster.brokers if each != line.broker and self.serves(each)]
-        is_led_elsewhere = proxy is Proxy.SHARED and bool(others)
-        self._end(line, Meeting.WRONG_NODE if is_led_elsewhere else Meeting.CLOSED)
+    def _tried_second(self, line: _Line, began: int, how: Meeting) -> None:
+        """Take the second connection if a node answers on it; else report what it met, and go on with the first."""
+        line.second_at = self.now + ANOTHER_AFTER_MS
+        if how is Meeting.ANSWERED:
+            self._open(line, how)
+        else:
+            self._report(line.numbers, line.waiting[0], began, how)
 
-    def _end(self, line: _Line, how: Meeting) -> None:
-        """Report to every question what became of its connection."""
+    def _lose(self, line: _Line) -> None:
+        """Report the end of the open connection, and connect again at once."""
+        question = line.waiting.popleft() if line.waiting else Question(Ask.PRESENCE, line.broker)
         line.is_open, line.process, line.is_busy = False, None, False
-        ended, line.waiting = line.waiting, deque()
-        if not ended and line.last is not None:
-            ended = deque([_Waiting(line.last, self.now)])
-        for each in ended:
-            self._report(line, each, how)
+        line.lost_at, line.resumes_at = None, 0
+        self._report(line.number, question, line.asked, Meeting.CLOSED)
+        if not line.waiting:
+            line.waiting.append(Question(Ask.PRESENCE, line.broker))
 
-    def _report(
-        self, line: _Line, each: _Waiting, how: Meeting, content: Content | None = None, error: int = 0
+    def _report(  # noqa: PLR0913 - what is said of the end of a question
+        self,
+        number: int,
+        question: Question,
+        asked: int,
+        how: Meeting,
+        *,
+        content: Content | None = None,
+        error: int = 0,
     ) -> None:
-        asked, ended = self.micros(each.asked), self.micros(self.now)
-        self._take(Met(each.question, asked, ended, how, line.number, content, error))
+        began = self.micros(min(asked, self.now))
+        self._take(Met(question, began, self.micros(self.now), how, number, content, error))
 
     # -------------------------------------------------------------- answers, and silence
 
@@ -258,24 +308,31 @@ class Listeners:
             return
         line.is_busy = False
         if self._has_closed(line):
-            self._end(line, Meeting.CLOSED)
+            self._lose(line)
         elif line.waiting and self._can_serve(line):
-            first = line.waiting.popleft()
-            if self._answers.waits_for_controller(first.question):
-                self._report(line, first, Meeting.ANSWERED, error=REQUEST_TIMED_OUT)
+            question, asked = line.waiting.popleft(), line.asked
+            line.is_proven = True
+            self._sent(line)
+            if self._answers.waits_for_controller(question):
+                self._report(number, question, asked, Meeting.ANSWERED, error=REQUEST_TIMED_OUT)
             else:
-                self._report(line, first, Meeting.ANSWERED, self._answers.to(first.question))
+                self._report(number, question, asked, Meeting.ANSWERED, content=self._answers.to(question))
             self._go_on(line)
 
+    def _sent(self, line: _Line) -> None:
+        """Send the next question, if one waits, now."""
+        line.asked, line.silences = self.now, 0
+        line.second_at = self.now + SECOND_CONNECTION_AFTER_MS
+
     def _be_silent(self, line: _Line) -> None:
-        """Report each second of silence on an open connection, and give the connection up in the end."""
-        if not line.is_open:
+        """Report each second of silence on an open connection, and try a second one."""
+        if not line.is_proven and self.now - line.opened_at >= PROOF_TIMEOUT_MS:
+            line.is_open, line.process, line.not_before = False, None, self.now + RETRY_MS
             return
-        for each in list(line.waiting):
-            if self.now - each.asked >= GIVE_UP_AFTER_MS and each.question.ask is not Ask.QUORUM:
-                line.is_open, line.process, line.is_busy = False, None, False
-                line.waiting.clear()
-                return
-            if self.now - each.asked >= (each.silences + 1) * SILENT_EVERY_MS:
-                each.silences += 1
-                self._report(line, each, Meeting.SILENT)
+        if self.now - line.asked >= (line.silences + 1) * SILENT_EVERY_MS:
+            line.silences += 1
+            self._report(line.number, line.waiting[0], line.asked, Meeting.SILENT)
+        if line.is_proven and self.now >= line.second_at:
+            line.second_at = self.now + CONNECT_TIMEOUT_MS + ANOTHER_AFTER_MS
+            line.numbers += 1
+            self._try(line, self.now, is_second=True)

@@ -63,9 +63,10 @@ class Monitor:
         surroundings: where it stands.
         seed: of latencies and of the moment at which it begins.
         origin: wall-clock time of the begin of the play.
+        polling: at which intervals.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a cluster, what is around it, and whose clock and chance it is
         self,
         simulation: Simulation,
         commits: Sequence[Commit],
@@ -88,9 +89,7 @@ class Monitor:
             lists_fenced=constants.switches.pre_vote,
             random=random,
         )
-        self._listeners = Listeners(
-            simulation, answers, surroundings, random=random, take=self._met, origin=origin
-        )
+        self._listeners = Listeners(simulation, answers, surroundings, random=random, take=self._met, origin=origin)
         self._views = Views(
             self._listeners,
             answers,

@@ -53,6 +53,7 @@ class Transcript:
         entries: everything, if ``is_whole``.
         changes: of every subject, in order.
         views: seconds of each accepted view.
+        partitions: what was seen of each, by topic and number; whenever it was another than before.
     """
 
     origin: Micros
@@ -60,6 +61,7 @@ class Transcript:
     entries: list[Entry] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     views: list[float] = field(default_factory=list)
+    partitions: dict[tuple[str, int], list[tuple[float, PartitionView]]] = field(default_factory=dict)
     questions: int = 0
     _values: dict[Subject, str] = field(default_factory=dict)
 
@@ -75,6 +77,8 @@ class Transcript:
             self.entries.append(Entry(at, self._seconds(met.asked), by, str(met.how), said(met)))
         for subject, value in facts(met):
             self._note(at, subject, value)
+        if met.question.ask is Ask.PARTITIONS and met.content is not None:
+            self._see(at, met.content)  # type: ignore[arg-type]
 
     def viewed(self, view: TimedView | None, now: Micros) -> None:
         """Write down a view of the whole metadata; None: nobody answered."""
@@ -91,8 +95,16 @@ class Transcript:
             by = f"metadata of {view.view.answered_by}"
             listed = f"brokers {sorted(view.view.brokers)}; degraded {_degraded(topics)}"
             self.entries.append(Entry(at, self._seconds(view.began), by, "answered", listed))
-        for subject, value in _partitions(topics):
-            self._note(at, subject, value)
+        self._see(at, topics)
+
+    def _see(self, at: float, topics: Mapping[str, Mapping[int, PartitionView]]) -> None:
+        for topic, parts in topics.items():
+            for number, part in parts.items():
+                seen = self.partitions.setdefault((topic, number), [])
+                if not seen or seen[-1][1] != part._replace(reassignment=seen[-1][1].reassignment):
+                    seen.append((at, part))
+                    value = repr((part.leader, part.leader_epoch, part.isr, part.replicas, part.elr, part.offline))
+                    self._note(at, ("partition", topic, str(number)), value)
 
     def _note(self, at: float, subject: Subject, value: str) -> None:
         if self._values.get(subject) != value:
@@ -143,15 +155,6 @@ def facts(met: Met) -> Iterator[tuple[Subject, str]]:
         yield ("listed by", broker), f"{sorted(met.content.unfenced)} {fenced}"
     elif isinstance(met.content, QuorumLeader):
         yield ("quorum",), f"{met.content.leader} {met.content.epoch}"
-    elif met.question.ask is Ask.PARTITIONS and met.content is not None:
-        yield from _partitions(met.content)  # type: ignore[arg-type]
-
-
-def _partitions(topics: Mapping[str, Mapping[int, PartitionView]]) -> Iterator[tuple[Subject, str]]:
-    for topic, parts in topics.items():
-        for number, part in parts.items():
-            value = (part.leader, part.leader_epoch, part.isr, part.replicas, part.elr, part.offline)
-            yield ("partition", topic, str(number)), repr(value)
 
 
 def difference(one: Transcript, other: Transcript, tolerance: float = TOLERANCE) -> str | None:

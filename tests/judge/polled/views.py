@@ -38,7 +38,7 @@ class Views:
         take: gets each view that is not in doubt; None of a round in which nobody answered.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - who answers what, how often, and whose clock and chance it is
         self,
         listeners: Listeners,
         answers: Answers,
@@ -84,14 +84,16 @@ class Views:
             return
         broker, *rest = order
         if self._listeners.serves(broker):
-            self._clock.at(now + self._random.randint(*_ANSWER_MS), lambda: self._answer(number, broker, rest, began, now))
+            at = now + self._random.randint(*_ANSWER_MS)
+            self._clock.at(at, lambda: self._answer(number, [broker, *rest], began, now))
             return
         wait = _NEXT_MS if self._listeners.refuses(broker) else SLOW_AFTER_MS
         self._clock.at(now + wait, lambda: self._try(number, rest, began))
 
-    def _answer(self, number: int, broker: BrokerId, rest: list[BrokerId], began: int, asked: int) -> None:
+    def _answer(self, number: int, order: list[BrokerId], began: int, asked: int) -> None:
         if number != self._round:
             return
+        broker, *rest = order
         if not self._listeners.serves(broker):
             self._try(number, rest, began)
             return
