@@ -40,11 +40,12 @@ from streaming.sources.collector.separate import SeparateCollector
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.offset_messages import HIGH_WATERMARK, LOG_START, list_offsets
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import describe_directories
 from streaming.sources.samples.groups.blocks import committed_offsets
 from streaming.sources.samples.groups.described import describe_groups, list_groups
-from streaming.sources.samples.offsets import HIGH_WATERMARK, LOG_START, hosted_by, list_offsets
+from streaming.sources.samples.offsets import hosted_by
 from streaming.sources.samples.source import open_samples, samples_name
 from tests.benchmarks._processes import cpu_seconds, memory
 from tests.benchmarks._running import options
