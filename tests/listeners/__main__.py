@@ -49,6 +49,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     directory = Path(tempfile.mkdtemp(prefix="listeners-"))
     names = given.faults.split(",")
+    print(f"in {directory}", flush=True)
     network = Network(sorted({node for name in names for node in nodes_of(FAULTS[name].cluster)}))
     for number, (cluster, group) in enumerate(groupby(names, key=lambda name: FAULTS[name].cluster)):
         with ListenerStage(directory / str(number), network, cluster, given.version) as stage:
@@ -56,7 +57,7 @@ def main() -> int:
                 stage.wait_full()
                 if name not in KEEPS_LEADERS:
                     stage.prefer_leaders()
-                keep(given.version, {name: {"about": FAULTS[name].act.__doc__, **stage.recorded(FAULTS[name].act)}})
+                keep(given.version, {name: FAULTS[name].record(stage)})
                 print(f"recorded {name} of Kafka {given.version}", flush=True)
     shutil.rmtree(directory, ignore_errors=True)
     return 0

@@ -5,13 +5,15 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from contextlib import nullcontext
+from typing import Any, Final, NamedTuple
 
-from tests.listeners.stage import BROKERS, ListenerCluster, ListenerStage
+from tests.listeners.stage import BROKERS, MOVED, RISKY, ListenerCluster, ListenerStage
 
 ONE: Final = ListenerCluster()
 THREE: Final = ListenerCluster(controllers=3)
 COMBINED: Final = ListenerCluster(controllers=3, combined=True)
+DISKS: Final = ListenerCluster(disk=True)
 DEFAULTS: Final = ListenerCluster(
     timeouts=(
         ("broker.session.timeout.ms", "9000"),
@@ -22,10 +24,16 @@ DEFAULTS: Final = ListenerCluster(
 
 
 class ListenerFault(NamedTuple):
-    """One fault, and the cluster to which it happens."""
+    """One fault, the cluster to which it happens, and a topic that it needs: name, replicas, configuration."""
 
     act: Callable[[ListenerStage], None]
     cluster: ListenerCluster = ONE
+    topic: tuple[str, list[list[int]], dict[str, str]] | None = None
+
+    def record(self, stage: ListenerStage) -> dict[str, Any]:
+        """Return the play of it."""
+        with stage.written_topic(*self.topic) if self.topic else nullcontext():
+            return {"about": self.act.__doc__, **stage.recorded(self.act)}
 
 
 def _send(stage: ListenerStage, node: int, number: signal.Signals) -> None:
@@ -147,6 +155,151 @@ def cut_from_cluster(stage: ListenerStage) -> None:
     _cut(stage, "all other nodes", 3, others, 3 * stage.session_seconds)
 
 
+def two_brokers(stage: ListenerStage) -> None:
+    """Two of three brokers are killed in the same moment."""
+    _send(stage, 2, signal.SIGKILL)
+    _send(stage, 3, signal.SIGKILL)
+    time.sleep(2 * stage.session_seconds)
+    _back(stage, 2, 3)
+
+
+def rolling_restart_with_crash(stage: ListenerStage) -> None:
+    """Brokers are restarted in turn; the second one is killed instead."""
+    for broker in BROKERS:
+        take_down = _kill if broker == 2 else _stop
+        take_down(stage, broker)
+        _back(stage, broker)
+
+
+def unregister(stage: ListenerStage) -> None:
+    """A broker is stopped cleanly and unregistered; later it comes back."""
+    _stop(stage, 3)
+    time.sleep(stage.session_seconds)
+    stage.step("3 is unregistered")
+    stage.sandbox.run_tool("org.apache.kafka.tools.ClusterTool", "unregister", "--id", "3")
+    time.sleep(stage.session_seconds)
+    _back(stage, 3)
+
+
+def slow_network(stage: ListenerStage) -> None:
+    """Little gets through to a broker."""
+    stage.step("32 kbit a second get through to 3")
+    stage.network.limit(3, 32)
+    time.sleep(2 * stage.lag_seconds)
+    stage.step("the network is whole")
+    stage.network.unlimit(3)
+    stage.wait_full()
+
+
+def preferred_elections(stage: ListenerStage) -> None:
+    """Every partition whose leader is not its preferred one gets that, after a restart has moved leaders."""
+    stage.sandbox.restart(3)
+    stage.wait_full()
+    stage.step("preferred leaders are elected")
+    stage.prefer_leaders()
+    time.sleep(3)
+
+
+def reassignment(stage: ListenerStage) -> None:
+    """A replica is moved to another broker."""
+    stage.step(f"{MOVED}-0 is reassigned from [1, 2] to [1, 3]")
+    stage.sandbox.admin.reassign(MOVED, 0, [1, 3])
+    stage.sandbox.admin.wait_isr(MOVED, 0, {1, 3})
+    time.sleep(2)
+    stage.step(f"{MOVED}-0 is reassigned from [1, 3] to [1, 2]")
+    stage.sandbox.admin.reassign(MOVED, 0, [1, 2])
+    stage.sandbox.admin.wait_isr(MOVED, 0, {1, 2})
+
+
+def unclean_election(stage: ListenerStage) -> None:
+    """The last replica in sync is killed, and one that lacks records leads; their topic allows it."""
+    _stop(stage, 2)
+    time.sleep(3)
+    _kill(stage, 3)
+    time.sleep(2 * stage.session_seconds)
+    _start(stage, 2)
+    stage.sandbox.start(2)
+    time.sleep(5)
+    _back(stage, 3)
+
+
+def elr_election(stage: ListenerStage) -> None:
+    """All brokers are gone one after the other, and an eligible leader replica comes back first."""
+    _stop(stage, 2)
+    time.sleep(2)
+    _stop(stage, 3)
+    time.sleep(2)
+    _kill(stage, 1)
+    time.sleep(2 * stage.session_seconds)
+    _start(stage, 3)
+    stage.sandbox.start(3)
+    time.sleep(5)
+    _back(stage, 1, 2)
+
+
+def disk_lost(stage: ListenerStage) -> None:
+    """One of two disks of a broker is gone; later an empty one takes its place."""
+    stage.step("a disk of 3 is pulled")
+    stage.pull_disk()
+    time.sleep(15)
+    stage.insert_disk()
+    _stop(stage, 3)
+    _back(stage, 3)
+
+
+def controller_stop(stage: ListenerStage) -> None:
+    """The active controller is stopped cleanly, and started later."""
+    active = stage.active_controller()
+    _stop(stage, active)
+    time.sleep(8)
+    _back(stage, active)
+
+
+def controller_kill(stage: ListenerStage) -> None:
+    """The active controller is killed, and started later."""
+    active = stage.active_controller()
+    _kill(stage, active)
+    time.sleep(8)
+    _back(stage, active)
+
+
+def controller_freeze(stage: ListenerStage) -> None:
+    """The active controller hangs."""
+    _freeze(stage, stage.active_controller(), 12)
+    time.sleep(3)
+
+
+def controller_cut(stage: ListenerStage) -> None:
+    """The active controller is cut off from all other nodes, and the recorder reaches it."""
+    active = stage.active_controller()
+    others = [node for node in (*BROKERS, *stage.sandbox.controller_ids) if node != active]
+    _cut(stage, "all other nodes", active, others, 12)
+
+
+def lone_controller_kill(stage: ListenerStage) -> None:
+    """The only controller is killed, and started later."""
+    (only,) = stage.sandbox.controller_ids
+    _kill(stage, only)
+    time.sleep(12)
+    _back(stage, only)
+    time.sleep(3)
+
+
+def lone_controller_freeze(stage: ListenerStage) -> None:
+    """The only controller hangs."""
+    (only,) = stage.sandbox.controller_ids
+    _freeze(stage, only, 12)
+    time.sleep(3)
+
+
+def controller_and_broker(stage: ListenerStage) -> None:
+    """The node that is the active controller and a broker is killed, and started later."""
+    active = stage.active_controller()
+    _kill(stage, active)
+    time.sleep(2 * stage.session_seconds)
+    _back(stage, active)
+
+
 FAULTS: Final[dict[str, ListenerFault]] = {
     "stop": ListenerFault(stop),
     "stop_idle": ListenerFault(stop_idle),
@@ -161,6 +314,29 @@ FAULTS: Final[dict[str, ListenerFault]] = {
     "cut_from_brokers": ListenerFault(cut_from_brokers),
     "cut_from_cluster": ListenerFault(cut_from_cluster),
     "one_link": ListenerFault(one_link),
+    "two_brokers": ListenerFault(two_brokers),
+    "rolling_restart_with_crash": ListenerFault(rolling_restart_with_crash),
+    "unregister": ListenerFault(unregister),
+    "slow_network": ListenerFault(slow_network),
+    "preferred_elections": ListenerFault(preferred_elections),
+    "reassignment": ListenerFault(reassignment, topic=(MOVED, [[1, 2]], {})),
+    "unclean_election": ListenerFault(
+        unclean_election, topic=(RISKY, [[3, 2]], {"unclean.leader.election.enable": "true"})
+    ),
+    "elr_election": ListenerFault(elr_election),
+    "lone_controller_kill": ListenerFault(lone_controller_kill),
+    "lone_controller_freeze": ListenerFault(lone_controller_freeze),
+    "controller_kill": ListenerFault(controller_kill, THREE),
+    "controller_stop": ListenerFault(controller_stop, THREE),
+    "controller_freeze": ListenerFault(controller_freeze, THREE),
+    "controller_cut": ListenerFault(controller_cut, THREE),
+    "controller_and_broker": ListenerFault(controller_and_broker, COMBINED),
+    "disk_lost": ListenerFault(disk_lost, DISKS),
+    "stop_by_default": ListenerFault(stop, DEFAULTS),
+    "kill_by_default": ListenerFault(kill, DEFAULTS),
+    "kill_and_restart_by_default": ListenerFault(kill_and_restart, DEFAULTS),
+    "freeze_by_default": ListenerFault(freeze, DEFAULTS),
+    "cut_from_controllers_by_default": ListenerFault(cut_from_controllers, DEFAULTS),
 }
 KEEPS_LEADERS: Final = frozenset({"stop_idle"})
 """Played with the leaders that the fault before has left."""

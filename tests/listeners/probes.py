@@ -40,9 +40,12 @@ class Recorder:
 
     Args:
         nodes: address and questions of each node.
+        every_seconds: pause from one question to the next.
     """
 
-    def __init__(self, nodes: Mapping[int, tuple[tuple[str, int], Sequence[Asked]]]) -> None:
+    def __init__(
+        self, nodes: Mapping[int, tuple[tuple[str, int], Sequence[Asked]]], every_seconds: float = EVERY_SECONDS
+    ) -> None:
         self.seen: list[Seen] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="recorder", daemon=True)
@@ -51,23 +54,29 @@ class Recorder:
             asyncio.run_coroutine_threadsafe(work, self._loop)
             for node, (address, questions) in nodes.items()
             for work in (
-                *(Probe(self.seen, node, address, question).run() for question in questions),
-                Probe(self.seen, node, address, None).run(),
-                _new_connections(self.seen, node, address, questions[0]),
+                *(Probe(self.seen, node, address, question).run(every_seconds) for question in (*questions, None)),
+                _new_connections(self.seen, node, address, questions[0], every_seconds),
             )
         ]
 
     def close(self) -> None:
         """Stop probing, and say why if a probe has failed by itself."""
-        failures = [task.exception() for task in self._tasks if task.done() and not task.cancelled()]
-        for task in self._tasks:
-            task.cancel()
-        time.sleep(0.1)
+        failures = [task.exception() for task in self._tasks if task.done()]
+        asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
         for failure in failures:
             if failure is not None:
                 raise failure
+
+    async def _shut(self) -> None:
+        """Cancel everything, and let the transports close."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0.05)
 
 
 class _Wire(asyncio.Protocol):
@@ -112,13 +121,13 @@ class Probe:
         self._correlation = 0
         self._last: tuple[bytes, Read] | None = None
 
-    async def run(self) -> None:
+    async def run(self, every_seconds: float) -> None:
         """Ask again and again."""
         while True:
             began = time.monotonic()
             if await self._is_open():
                 await self._ask()
-            await asyncio.sleep(max(0.01, EVERY_SECONDS - (time.monotonic() - began)))
+            await asyncio.sleep(max(0.01, every_seconds - (time.monotonic() - began)))
 
     async def _is_open(self) -> bool:
         if self._wire is not None and not self._wire.ended.done():
@@ -177,7 +186,9 @@ async def connect(address: tuple[str, int]) -> tuple[str, tuple[asyncio.Transpor
         return "unreachable", None
 
 
-async def _new_connections(seen: list[Seen], node: int, address: tuple[str, int], asked: Asked) -> None:
+async def _new_connections(
+    seen: list[Seen], node: int, address: tuple[str, int], asked: Asked, every_seconds: float
+) -> None:
     """Open one connection after the other, and ask one question on each."""
     while True:
         began, at = time.monotonic(), now()
@@ -195,7 +206,7 @@ async def _new_connections(seen: list[Seen], node: int, address: tuple[str, int]
             with suppress(OSError):
                 transport.close()
         seen.append(Seen(at, node, NEW, how, {}, {}))
-        await asyncio.sleep(max(0.01, EVERY_SECONDS - (time.monotonic() - began)))
+        await asyncio.sleep(max(0.01, every_seconds - (time.monotonic() - began)))
 
 
 def now() -> int:

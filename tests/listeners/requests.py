@@ -86,6 +86,11 @@ def of_broker(partitions: Mapping[str, int], epochs: Mapping[tuple[str, int], in
     ]
 
 
+def of_presence() -> list[Asked]:
+    """Return the few that show most of what happens to brokers and partitions."""
+    return [_metadata(), _cluster(2, _OF_BROKERS)]
+
+
 def _asked(name: str, request: Any, response: Any, read: Callable[[Any], Read]) -> Asked:
     request.with_header(correlation_id=0, client_id=CLIENT_ID)
     version = request.API_VERSION
@@ -133,6 +138,7 @@ def _metadata() -> Asked:
                     **({"error": part.error_code} if part.error_code else {}),
                     "leader": part.leader_id,
                     "epoch": part.leader_epoch,
+                    "replicas": list(part.replica_nodes),
                     "isr": sorted(part.isr_nodes),
                     "offline": sorted(part.offline_replicas),
                 }
@@ -167,6 +173,7 @@ def _partitions(topics: list[str]) -> Asked:
                     **({"error": part.error_code} if part.error_code else {}),
                     "leader": part.leader_id,
                     "epoch": part.leader_epoch,
+                    "replicas": list(part.replica_nodes),
                     "isr": sorted(part.isr_nodes),
                     "elr": sorted(part.eligible_leader_replicas or ()),
                     "last_known_elr": sorted(part.last_known_elr or ()),

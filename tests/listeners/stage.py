@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from deploy.sandbox.cluster import Sandbox
-from deploy.sandbox.plan import FIRST_CONTROLLER, plan_cluster
+from deploy.sandbox.plan import FIRST_CONTROLLER, plan_cluster, random_id
 from deploy.sandbox.waiting import wait_until
 from deploy.sandbox.writer import TopicWriter
+from streaming.contracts.records import LeaderChange
 from tests.listeners.changes import changes_of
-from tests.listeners.metadata_log import leader_epochs, written
+from tests.listeners.metadata_log import batches, leader_epochs, written
 from tests.listeners.network import Network, address
 from tests.listeners.probes import Recorder, now
 from tests.listeners.requests import of_broker, of_controller
 
 BROKERS: Final = (1, 2, 3)
-ORDERS: Final = "orders"
+ORDERS, MOVED, RISKY = "orders", "moved", "risky"
+DISK_BROKER: Final = 3
+_DISK_BYTES: Final = 256 << 20
 _REPLICAS: Final = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1))
 _BEFORE_SECONDS, _AFTER_SECONDS = 2.0, 3.0
 
@@ -31,11 +35,13 @@ class ListenerCluster(NamedTuple):
         controllers: how many.
         timeouts: properties of Kafka.
         combined: the controllers are brokers, too.
+        disk: broker 3 has a second disk, which can be pulled.
     """
 
     controllers: int = 1
     timeouts: tuple[tuple[str, str], ...] = (("broker.session.timeout.ms", "5000"), ("replica.lag.time.max.ms", "8000"))
     combined: bool = False
+    disk: bool = False
 
 
 class ListenerStage:
@@ -52,23 +58,29 @@ class ListenerStage:
         self.network, self.version, self.cluster = network, version, cluster
         self.session_seconds = int(dict(cluster.timeouts)["broker.session.timeout.ms"]) / 1000
         self.lag_seconds = int(dict(cluster.timeouts)["replica.lag.time.max.ms"]) / 1000
+        self.disk = directory / "disk"
+        folder = directory / "sandbox"
+        own = {"log.dirs": f"{folder / f'node-{DISK_BROKER}' / 'data'},{self.disk}"}
         plan = plan_cluster(
             brokers=len(BROKERS),
             controllers=cluster.controllers,
             properties=dict(cluster.timeouts),
+            node_properties={DISK_BROKER: own} if cluster.disk else {},
             combined=cluster.combined,
             version=version,
             hosts={node: address(node) for node in nodes_of(cluster)},
         )
-        self.sandbox = Sandbox(plan, directory, network.command)
+        self.sandbox = Sandbox(plan, folder, network.command)
         self._stack = ExitStack()
         self._steps: list[tuple[int, str]] = []
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            if self.cluster.disk:
+                stack.callback(self.pull_disk)
+                self.insert_disk()
             stack.enter_context(self.sandbox)
-            self.create_topic(ORDERS, _REPLICAS, {"min.insync.replicas": "2"})
-            self._writer(stack, ORDERS)
+            stack.enter_context(self.written_topic(ORDERS, _REPLICAS, {"min.insync.replicas": "2"}))
             self._stack = stack.pop_all()
         return self
 
@@ -76,19 +88,30 @@ class ListenerStage:
         self.network.heal()
         self._stack.close()
 
-    def create_topic(self, name: str, replicas: Any, configs: dict[str, str]) -> None:
-        """Create a topic with these replicas of its partitions."""
-        self.sandbox.admin.create_topic(name, assignment=[list(each) for each in replicas], configs=configs)
-
     @contextmanager
-    def writing(self, topic: str) -> Iterator[None]:
-        """Write to a topic."""
-        with ExitStack() as stack:
-            self._writer(stack, topic, acks="1")
+    def written_topic(self, name: str, replicas: Sequence[Sequence[int]], configs: Mapping[str, str]) -> Iterator[None]:
+        """Create a topic, write to it, and delete it in the end."""
+        admin, acks = self.sandbox.admin, "all" if name == ORDERS else "1"
+        admin.create_topic(name, assignment=replicas, configs=configs)
+        with TopicWriter(self.sandbox.bootstrap_servers, name, acks=acks, interval_seconds=0.2):
             yield
+        if name != ORDERS:
+            admin.delete_topic(name)
 
-    def _writer(self, stack: ExitStack, topic: str, acks: str = "all") -> None:
-        stack.enter_context(TopicWriter(self.sandbox.bootstrap_servers, topic, acks=acks, interval_seconds=0.2))
+    def insert_disk(self) -> None:
+        """Mount a disk that is formatted for its broker, and empty."""
+        self.disk.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "listeners", str(self.disk)], check=True)
+        (self.disk / "meta.properties").write_text(
+            f"version=1\ncluster.id={self.sandbox.cluster_id}\nnode.id={DISK_BROKER}\ndirectory.id={random_id()}\n"
+        )
+
+    def pull_disk(self) -> None:
+        """Take the disk away: the next file that Kafka opens on it is not there."""
+        if self.disk.is_mount():
+            subprocess.run(["umount", "--lazy", str(self.disk)], check=True)
+        if self.disk.exists():
+            self.disk.rmdir()
 
     # ------------------------------------------------------------------ what is done
 
@@ -123,12 +146,12 @@ class ListenerStage:
 
     def active_controller(self) -> int:
         """Return the node that leads the metadata quorum."""
-        text = self.sandbox.run_tool("org.apache.kafka.tools.MetadataQuorumCommand", "describe", "--status")
-        return int(next(line.split()[-1] for line in text.splitlines() if line.startswith("LeaderId")))
+        changes = (record for batch in batches(self.sandbox) for record in batch.records)
+        return [record.controller for record in changes if isinstance(record, LeaderChange)][-1]
 
     # ------------------------------------------------------------------ recording
 
-    def recorded(self, act: Any) -> dict[str, Any]:
+    def recorded(self, act: Callable[[ListenerStage], None]) -> dict[str, Any]:
         """Do something, and return what the listeners did and what the controllers wrote meanwhile."""
         self._steps = []
         described = self.sandbox.admin.describe()
