@@ -30,19 +30,21 @@ class Forwarding:
     def __init__(self, simulation: Simulation) -> None:
         self._cluster, self._network = simulation.cluster, simulation.network
         self._connected: dict[BrokerId, BrokerId] = {}
+        self._stuck_since: dict[BrokerId, int] = {}
         self._lost_at: dict[BrokerId, int] = {}
         self._resumes_at: dict[BrokerId, int] = {}
 
     def is_answered(self, broker: BrokerId, asked: int) -> bool:
-        """Return whether a request that was forwarded at a time is answered now; the connection then is the active one."""
+        """Return whether a request that was forwarded at a time is answered now, by the active controller."""
         now, active = self._cluster.now, self._cluster.controllers.active
         former = self._connected.get(broker, active)
-        if former in self._cluster.controllers.running and now - asked < REQUEST_TIMEOUT_MS:
-            if self._is_stuck(broker, former, now):
-                return False
+        is_stuck = former in self._cluster.controllers.running and self._is_stuck(broker, former, now)
+        if is_stuck and now - self._stuck_since.setdefault(broker, asked) < REQUEST_TIMEOUT_MS:
+            return False
         if active is None or self._cluster.is_paused(active) or self._is_cut(broker, active):
             return False
         self._connected[broker] = active
+        self._stuck_since.pop(broker, None)
         return True
 
     def _is_cut(self, broker: BrokerId, controller: BrokerId) -> bool:
