@@ -60,9 +60,11 @@ class DrillStage:
         directory: empty; everything lies in it.
         cluster: how the cluster is set up.
         version: of Kafka.
+        polled: the metadata log is not read.
     """
 
-    def __init__(self, directory: Path, cluster: DrillCluster, version: str = DEFAULT) -> None:
+    def __init__(self, directory: Path, cluster: DrillCluster, version: str = DEFAULT, *, polled: bool = False) -> None:
+        self._primary = "poll" if polled else "auto"
         self.gap_seconds = cluster.gap_seconds
         timeouts = dict(cluster.timeouts)
         self.lag_seconds = int(timeouts["replica.lag.time.max.ms"]) / 1000
@@ -97,7 +99,7 @@ class DrillStage:
         config = self.pipeline.directory / "isrwatch.toml"
         config.write_text(
             f'[cluster]\nname = "drill"\nbootstrap_servers = "{self.sandbox.bootstrap_servers}"\n'
-            '[collect]\noffsets_interval = "5s"\nheartbeat_interval = "1s"\n'
+            f'[collect]\nprimary_source = "{self._primary}"\noffsets_interval = "5s"\nheartbeat_interval = "1s"\n'
             f'[job]\nincident_gap = "{duration_text(self.gap_seconds)}"\n'
             f'incident_rolling_gap = "{duration_text(3 * self.gap_seconds)}"\n'
         )

@@ -84,12 +84,14 @@ def _page(
     changed = " with changes" if of.is_changed else ""
     drawn = f"seed {given.seed}" if given.seed else "drawn from the commit's id"
     cpu = sum(result["cpu"] for result in played) / max(1, len(played))
+    today = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"
     heading = f"""# What isrwatch says of polled clusters, judged
 
-{len(played)} plays of commit `{of.name[:12]}`{changed} of {of.date}, {drawn}; judged on {dt.datetime.now(dt.UTC):%Y-%m-%d}.
+{len(played)} plays of commit `{of.name[:12]}`{changed} of {of.date}, {drawn}; judged on {today}.
 Rendered by `make judge ARGS="--polled --write"`. The metadata log is not readable: the model's brokers answer each
 question as real ones do (`tests/judge/polled/listeners.py`, by what `tests/listeners` recorded), the metadata are read
-each {given.interval:g} s. Faults are drawn by kind, so that each class has at least {LEAST} incidents; half of the plays have a second one.
+each {given.interval:g} s. Faults are drawn by kind, so that each class has at least {LEAST} incidents; half of the
+plays have a second one.
 What is right is decided as in [judge.md](judge.md), and by `tests/judge/polled/verdicts.py`. Intervals are Wilson's,
 95 %. {len(results) - len(played)} plays failed. {cpu:.1f} s of a core each.
 """
