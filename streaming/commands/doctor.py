@@ -169,10 +169,11 @@ CHECKS: Final[Mapping[str, Check]] = {
     "listeners": _found_by("doctor_listeners", "listeners"),
     "versions": _found_by("doctor_versions", "versions"),
     "metadata log": _found_by("doctor_log", "metadata_log"),
+    "profile": _found_by("doctor_profile", "profile"),
     "clock": _found_by("doctor_versions", "clock"),
     "polling": _found_by("doctor_cluster", "poll_once"),
     "samples": _found_by("doctor_samples", "samples"),
     "reassignments": _found_by("doctor_cluster", "list_reassignments"),
     "broker metrics": _found_by("doctor_agents", "broker_metrics"),
 }
-_NEEDS_A_BROKER: Final = frozenset({"versions", "metadata log", "clock", "polling", "samples", "reassignments"})
+_NEEDS_A_BROKER: Final = frozenset(CHECKS) - {"brokers", "listeners", "broker metrics"}

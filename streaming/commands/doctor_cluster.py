@@ -57,7 +57,7 @@ def poll_once(settings: Settings) -> Iterator[tuple[Status, str]]:
     """
     cluster, no_topic = settings.cluster, f"{settings.collect.probe_prefix}topic"
     dial, servers = dialer(from_client(cluster.client)), parse_servers(cluster.bootstrap_servers)
-    answer = _first_answer(ConnectedBrokers(dial, cluster=cluster.name, seconds=SECONDS), servers, [no_topic])
+    answer = first_answer(cluster, [no_topic])
     with closing(DescribedConfigs(dial, servers, name="doctor", seconds=SECONDS)) as described:
         yield from _read(described, answer, cluster, no_topic)
 
@@ -69,14 +69,19 @@ def view_of(cluster: ClusterSettings) -> ClusterView:
         ConnectionRefused: no broker answers.
         ConfigurationError: a property is wrong.
     """
-    dial, servers = dialer(from_client(cluster.client)), parse_servers(cluster.bootstrap_servers)
-    return _first_answer(ConnectedBrokers(dial, cluster=cluster.name, seconds=SECONDS), servers).view
+    return first_answer(cluster).view
 
 
-def _first_answer(connect: ConnectedBrokers, servers: Sequence[Address], names: Sequence[str] = ()) -> Answer:
-    """Ask each bootstrap server, until one answers; ``names`` are asked for apart from the list of topics."""
+def first_answer(cluster: ClusterSettings, names: Sequence[str] = ()) -> Answer:
+    """Ask each bootstrap server, until one answers; ``names`` are asked for apart from the list of topics.
+
+    Raises:
+        ConnectionRefused: no broker answers.
+        ConfigurationError: a property is wrong.
+    """
+    connect = ConnectedBrokers(dialer(from_client(cluster.client)), cluster=cluster.name, seconds=SECONDS)
     refusals: list[ConnectionRefused] = []
-    for address in servers:
+    for address in parse_servers(cluster.bootstrap_servers):
         try:
             with closing(connect(address)) as broker:
                 return broker.answer(names, Micros(monotonic() + int(SECONDS * 1_000_000)))

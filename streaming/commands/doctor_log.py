@@ -69,6 +69,17 @@ def registered_listeners(settings: Settings) -> Mapping[tuple[str, int], tuple[E
         return {}
 
 
+def is_log_read(settings: Settings) -> bool:
+    """Return whether the collector would read the metadata log now."""
+    if settings.collect.primary_source == "poll":
+        return False
+    try:
+        with _opened(settings) as source:
+            return source.is_whole
+    except (ConfigurationError, ConnectionRefused):  # of which another check says why
+        return False
+
+
 @contextmanager
 def _opened(settings: Settings) -> Iterator[MetadataLogSource]:
     """Open the metadata log, with a checkpoint for this time only.
