@@ -58,11 +58,19 @@ def profile(settings: Settings) -> Iterator[tuple[Status, str]]:
     if is_log_read(settings):
         yield Status.OK, _READ
         return
+    is_chosen = settings.collect.primary_source == "poll"
+    why = 'collect.primary_source is "poll"' if is_chosen else "the metadata log cannot be read"
+    every = f"every {settings.collect.poll_interval:g} s"
+    yield Status.OK, f"{why}, so the brokers are polled, {every}: causes are inferred, not proven"
     dial = dialer(from_client(cluster.client))
     versions = _versions(dial, answer)
+    if not versions:
+        yield (
+            Status.SKIPPED,
+            "no broker responds at the address that it advertises, so what polling can learn is unknown",
+        )
+        return
     lost = [str(each) for each in losses(_missing(dial, answer, no_topic), versions)]
-    why = f", because {service.why_no_log}" if service is not None else ""
-    yield Status.OK, f"the brokers are polled, every {settings.collect.poll_interval:g} s{why}: causes are inferred"
     yield from ((Status.WARNING, sentence) for sentence in lost)
     count = len(POLLED_EVIDENCE) - len(lost)
     yield Status.OK, f"of what polling can learn, {numbered(count, 'thing')} of {len(POLLED_EVIDENCE)} can be asked for"
