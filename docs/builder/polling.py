@@ -26,12 +26,12 @@ a real cluster of Kafka 4.4.0 with the StandardAuthorizer: its rows are answered
 """
 _OLDER: Final = """## With ZooKeeper, and on older brokers
 
-Rows that are lost there, each with what cannot be told then:
+Rows that are lost there, each with what is unknown then:
 """
 _SERVICES: Final = """## What services grant
 
-The permissions as each service writes them. A cell without a word is a permission that its documentation does not have.
-None of them opens the metadata log to a monitor: for each, the last row says why.
+The permissions as each service writes them; an empty cell is one that its documentation does not have. Of none is it
+known that it lets a monitor read the metadata log: the last row says why.
 """
 
 
@@ -44,7 +44,7 @@ def polling_page() -> str:
     lines = [_HEAD, *table(("what", "request", "permission", "since Kafka", "gives", "without it"), rows), ""]
     lost = ((_when(each), each.name, plain(each.without)) for each in POLLED_EVIDENCE if _when(each))
     lines += [_OLDER, *table(("cluster", "lost", "so"), lost), ""]
-    heading = ("permission", *(f"[{each.name}](../{Path(each.page).name})" for each in SERVICES))
+    heading = ("permission", *(f"[{each.name}](../{Path(each.document).name})" for each in SERVICES))
     grants = (
         (f"`{one.operation}` on {one.on}", *(_code(each.grants.get(one, "")) for each in SERVICES))
         for one in PERMISSIONS
@@ -85,7 +85,10 @@ _JUDGED: Final = {
     "class of an incident right": ("class right", "class as if the metadata log had been read"),
     "suspects right": ("suspects right", "suspects right"),
     "benign reported as harmful": ("benign reported as harmful", "benign reported as harmful"),
-    "harm reported as benign, or not at all (polled: of 12 s or more)": ("harmful reported as benign", "harmful for at least 12 s"),
+    "harm reported as benign, or not at all (polled: of 12 s or more)": (
+        "harmful reported as benign",
+        "harmful for at least 12 s",
+    ),
 }
 """By what is judged, how the row begins on the page of the judge, and on that of polled plays."""
 _PLAIN: Final = (
@@ -122,5 +125,5 @@ def figure(page: str, *beginnings: str) -> str:
     '99.5 % of 2326'
     """
     rows = [(row["what"].strip(), row["figure"].strip()) for row in _FIGURE.finditer(page)]
-    found = (each for beginning in beginnings for what, each in rows if what.startswith(beginning))
-    return _INTERVAL.sub("", next(found, NOT_JUDGED))
+    figures = (each for beginning in beginnings for what, each in rows if what.startswith(beginning))
+    return _INTERVAL.sub("", next(figures, NOT_JUDGED))

@@ -40,7 +40,7 @@ from streaming.settings import load
 from streaming.terminal import print_wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 IncidentArgument = Annotated[
@@ -144,7 +144,7 @@ def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]], rel
     output.print(events, event_fields(events, clock, output.format), COLUMNS, event_style)
 
 
-def _summary_lines(incident: Row, clock: Clock, events: list[Row], related: _Related) -> list[str]:
+def _summary_lines(incident: Row, clock: Clock, events: Sequence[Row], related: _Related) -> list[str]:
     peaks = {name: incident[f"{name}_peak"] for name in ("under_replicated", "under_min_isr", "offline")}
     causes = (f"{each['cause']} {each['changes']:,}" for each in incident["causes"] or ())
     lines = {

@@ -134,13 +134,10 @@ def state(  # noqa: PLR0913 - one parameter per option
     version = None if as_of is None else version_as_of(folder, as_of, output.clock)
     unreadable = UnreadableTables()
     snapshot = _present(folder, unreadable) if version is None else state_as_of(folder, version, unreadable)
-    stale_after, ages = _ages(config_file)
+    stale_after, ages, polls = _configured(config_file)
     then = now if version is None else snapshot.read_at
     rows = [(each, cluster_row(each, then, stale_after)) for each in _selected(snapshot, cluster, topic)]
-    intervals = {each.cluster.name: each.collect.poll_interval for each in each_cluster(config_file)}
-    selection = StateSelection(
-        rows, tuple(topic or ()), folder, version is None, everything, unreadable, ages, intervals
-    )
+    selection = StateSelection(rows, tuple(topic or ()), folder, version is None, everything, unreadable, ages, polls)
     with until_closed():
         if version is not None:
             output.say(f"as of version {version}, committed {output.clock.iso(snapshot.read_at)}")
@@ -149,11 +146,12 @@ def state(  # noqa: PLR0913 - one parameter per option
     unreadable.raise_if_any()
 
 
-def _ages(config_file: Path | None) -> tuple[float, Mapping[str, float]]:
-    """Return up to which age state counts, and the samples of each table, in seconds."""
+def _configured(config_file: Path | None) -> tuple[float, Mapping[str, float], Mapping[str, float]]:
+    """Return in seconds up to which age state counts, the samples of each table, and how often clusters are polled."""
     configured = load(config_file)
     stale_after = configured.export.stale_after
-    return stale_after, oldest_ages(stale_after, configured.collect)
+    polls = {each.cluster.name: each.collect.poll_interval for each in each_cluster(config_file)}
+    return stale_after, oldest_ages(stale_after, configured.collect), polls
 
 
 def _chosen(of_state: Tables, of_samples: Tables, as_of: str | None) -> Show:

@@ -54,7 +54,7 @@ def profile(settings: Settings) -> Iterator[tuple[Status, str]]:
     answer = first_answer(cluster, [no_topic])
     service = service_of(host for host, _ in answer.view.brokers.values())
     if service is not None:
-        yield Status.OK, f"the brokers have names of {service.name}: {service.page} has its permissions"
+        yield Status.OK, f"the brokers have names of {service.name}: {service.document} has its permissions"
     if is_log_read(settings):
         yield Status.OK, _READ
         return

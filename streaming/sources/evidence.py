@@ -1,7 +1,7 @@
-"""What polling learns of a cluster: each row with its request, its permission, the versions that have it, and its loss.
+"""Evidence that polling gives of a cluster: each row with its request, permission and version, and what is lost without.
 
 The one definition of it: ``isrwatch doctor`` says these sentences of a cluster that is polled, this table is in
-docs/reference/polling.md, and tests/sources/test_polled_evidence_real.py gives each permission alone to a real cluster.
+docs/reference/polling.md, and tests/sources/test_permissions_real.py gives each permission alone to a real cluster.
 Versions are those of Apache Kafka in which the request appeared.
 """
 
@@ -80,7 +80,7 @@ ELIGIBLE_REPLICAS: Final = PolledEvidence(
     needs=DESCRIBE_TOPICS,
     in_zookeeper_mode=False,
     gives="whether a leader from outside the ISR has all acknowledged records (KIP-966)",
-    without="an election of an eligible leader replica cannot be told from an unclean one by who was elected",
+    without="an election of an eligible leader replica cannot be distinguished from an unclean one by who was elected",
 )
 FENCED_BROKERS: Final = PolledEvidence(
     name="fenced brokers",
@@ -91,7 +91,7 @@ FENCED_BROKERS: Final = PolledEvidence(
     needs=None,
     in_zookeeper_mode=False,
     gives="brokers that are registered and that the controller has fenced (KIP-1073)",
-    without="a broker that is fenced cannot be told from one that was unregistered: neither is listed",
+    without="a broker that is fenced cannot be distinguished from one that was unregistered: neither is listed",
 )
 IDENTITY: Final = PolledEvidence(
     name="who answers",
@@ -102,7 +102,7 @@ IDENTITY: Final = PolledEvidence(
     needs=None,
     otherwise=DESCRIBE_BROKER_CONFIGS,
     gives="that it is the broker itself that answers at its address, and no proxy or other broker (KIP-1242)",
-    without="an answer at the address of a broker may be another broker's, behind a load balancer for instance",
+    without="only partitions that a broker leads or holds show that it is the one that answers",
 )
 QUORUM: Final = PolledEvidence(
     name="leader of the quorum",
@@ -134,7 +134,7 @@ LOG_ENDS: Final = PolledEvidence(
     since="0.10.1",
     needs=DESCRIBE_TOPICS,
     gives="how far each follower is behind, from the follower itself, and whether a log has become shorter",
-    without="a slow follower cannot be told from one that is cut off from its leader",
+    without="a slow follower cannot be distinguished from one that is cut off from its leader",
 )
 EPOCH_ENDS: Final = PolledEvidence(
     name="ends of leader epochs",
@@ -154,7 +154,7 @@ TIMES: Final = PolledEvidence(
     version=0,
     since="0.11",
     needs=DESCRIBE_BROKER_CONFIGS,
-    gives="`replica.lag.time.max.ms` and `broker.session.timeout.ms`, by which causes are told apart",
+    gives="`replica.lag.time.max.ms` and `broker.session.timeout.ms`, by which causes are distinguished",
     without="the defaults of both are assumed; where a cluster has others, a crash may be taken for lag",
 )
 MINIMA: Final = PolledEvidence(

@@ -1,7 +1,7 @@
 """Services that run Kafka for others: the permissions that each can grant, as it writes them, and how to know it.
 
-docs/msk.md and the pages beside it say the same in their own syntax, and tests/sources/test_polled_evidence_real.py
-gives a real cluster the permissions of each. None of them lets a monitor read the metadata log.
+docs/msk.md and the pages of the others say the same in their own syntax, and tests/sources/test_permissions_real.py
+gives a real cluster the permissions of each. Of none is it known that it lets a monitor read the metadata log.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Service:
 
     Attributes:
         name: of it.
-        page: its page in the documentation.
+        document: its page in the documentation.
         hosts: what the host names of its brokers look like.
         grants: the permissions that it can give a monitor, as it writes them.
         why_no_log: why the metadata log is out of reach; the end of a sentence.
     """
 
     name: str
-    page: str
+    document: str
     hosts: re.Pattern[str]
     grants: Mapping[Permission, str]
     why_no_log: str
@@ -45,7 +45,7 @@ class Service:
 
 MSK: Final = Service(
     name="Amazon MSK",
-    page="docs/msk.md",
+    document="docs/msk.md",
     hosts=re.compile(r"\.kafka(-serverless)?\.[a-z0-9-]+\.amazonaws\.com(\.cn)?$"),
     grants={
         DESCRIBE_CLUSTER: "kafka-cluster:DescribeCluster",
@@ -59,7 +59,7 @@ MSK: Final = Service(
 )
 CONFLUENT_CLOUD: Final = Service(
     name="Confluent Cloud",
-    page="docs/confluent-cloud.md",
+    document="docs/confluent-cloud.md",
     hosts=re.compile(r"\.confluent\.cloud$"),
     grants={
         DESCRIBE_CLUSTER: "describe --cluster-scope",
@@ -72,7 +72,7 @@ CONFLUENT_CLOUD: Final = Service(
 )
 AIVEN: Final = Service(
     name="Aiven for Apache Kafka",
-    page="docs/aiven.md",
+    document="docs/aiven.md",
     hosts=re.compile(r"\.aivencloud\.com$"),
     grants={
         DESCRIBE_CLUSTER: "Describe --cluster",
@@ -82,11 +82,11 @@ AIVEN: Final = Service(
         DESCRIBE_GROUPS: "Describe --group '*'",
         DESCRIBE_TRANSACTIONAL_IDS: "Describe --transactional-id '*'",
     },
-    why_no_log="the addresses that clients get are those of brokers alone",
+    why_no_log="no page says that clients reach the controllers; ClusterAction can be granted: try it",
 )
 STRIMZI: Final = Service(
     name="Strimzi",
-    page="docs/strimzi.md",
+    document="docs/strimzi.md",
     hosts=re.compile(r"-kafka-brokers\.[a-z0-9-]+\.svc(\.[a-z0-9.-]+)?$"),
     grants={
         DESCRIBE_CLUSTER: "cluster: Describe",
@@ -96,7 +96,7 @@ STRIMZI: Final = Service(
         DESCRIBE_GROUPS: "group: Describe",
         DESCRIBE_TRANSACTIONAL_IDS: "transactionalId: Describe",
     },
-    why_no_log="its network policy opens the controllers' port to its own pods alone",
+    why_no_log="the network policy of the operator opens the controllers' port to its own pods alone",
 )
 SERVICES: Final = (MSK, CONFLUENT_CLOUD, AIVEN, STRIMZI)
 

@@ -54,7 +54,7 @@ def test_a_loss_names_the_permission_or_the_version_and_what_cannot_be_told() ->
     (topics, *_) = (each for each in losses({DESCRIBE_TOPICS}, [NEWEST]) if each.evidence is LOG_ENDS)
     assert str(topics) == (
         "polling lacks log ends of all replicas (ListOffsets with replica id -2) without Describe on the topics: "
-        "a slow follower cannot be told from one that is cut off from its leader"
+        "a slow follower cannot be distinguished from one that is cut off from its leader"
     )
     (quorum,) = (each for each in losses((), [IN_ZOOKEEPER_MODE]) if each.evidence is QUORUM)
     assert str(quorum).startswith(
