@@ -41,6 +41,8 @@ def doctor(
 ) -> None:
     """Check a configuration and what it needs: brokers, permissions, clocks, bus, folders, tables, Java, ports, TLS.
 
+    It says whether the metadata log would be read or the brokers polled, and what is lost by polling them.
+
     Every finding is one sentence, with the fix. It changes nothing, and prints no password. The exit code is 1 if there
     is a problem; a warning is none.
 

@@ -58,8 +58,11 @@ def profile(settings: Settings) -> Iterator[tuple[Status, str]]:
     if is_log_read(settings):
         yield Status.OK, _READ
         return
-    is_chosen = settings.collect.primary_source == "poll"
-    why = 'collect.primary_source is "poll"' if is_chosen else "the metadata log cannot be read"
+    configured = settings.collect.primary_source
+    if configured == "metadata_log":
+        yield Status.SKIPPED, f'collect.primary_source is "{configured}": the brokers are not polled in its place'
+        return
+    why = 'collect.primary_source is "poll"' if configured == "poll" else "the metadata log cannot be read"
     every = f"every {settings.collect.poll_interval:g} s"
     yield Status.OK, f"{why}, so the brokers are polled, {every}: causes are inferred, not proven"
     dial = dialer(from_client(cluster.client))

@@ -1,4 +1,4 @@
-"""Evidence that polling gives of a cluster: each row with its request, permission and version, and what is lost without.
+"""Evidence that polling gives of a cluster: each row with request, permission and version, and what is lost without it.
 
 The one definition of it: ``isrwatch doctor`` says these sentences of a cluster that is polled, this table is in
 docs/reference/polling.md, and tests/sources/test_permissions_real.py gives each permission alone to a real cluster.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from streaming.commands import doctor_log
 from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_machine import Status
 from streaming.settings import ClusterSettings, CollectSettings, Settings
@@ -101,6 +102,14 @@ def test_a_cluster_that_is_polled_by_choice_is_told_what_its_brokers_do_not_have
     assert [sentence for sentence in sentences if sentence.startswith("polling lacks fenced brokers")] != []
     assert [sentence for sentence in sentences if "eligible" in sentence] == []
     assert last[0] is Status.OK
+
+
+def test_nothing_is_said_of_polls_where_only_the_log_is_wanted(
+    fake_kafka: Callable[[int], FakeKafka], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_log, "SECONDS", 0.1)
+    sentence = 'collect.primary_source is "metadata_log": the brokers are not polled in its place'
+    assert profile_of(fake_kafka(1), primary_source="metadata_log") == [(Status.SKIPPED, sentence)]
 
 
 def test_without_the_configurations_of_brokers_the_times_are_lost(fake_kafka: Callable[[int], FakeKafka]) -> None:
