@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from docs.builder.polling import NOT_JUDGED, with_comparison
 from exporters.metrics.catalogue import CATALOGUE
 from streaming.sources.permissions import EXTRA_PERMISSIONS, PERMISSIONS, Grantee
+from streaming.sources.services import SERVICES, Service
 
 ROOT = Path(__file__).parents[1]
 FLOW = ROOT / "docs" / "how-a-change-flows.md"
@@ -47,6 +49,13 @@ def tables_of(page: Path) -> list[list[list[str]]]:
     """The rows of each Markdown table of a page, without its heading."""
     tables = re.findall(r"^\|.*\n\|[-|]+\|\n((?:\|.*\n)+)", page.read_text(), re.MULTILINE)
     return [[[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()] for table in tables]
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """Every row of every table of a text."""
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", text, re.MULTILINE)
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -122,6 +131,45 @@ def test_the_page_of_permissions_has_each_of_them_as_it_is_defined_and_its_comma
         [f"`{one.operation}` on {one.on}", one.requests, one.gives, one.without] for one in every
     ]
     assert re.findall(r"^kafka-acls .*$", page.read_text(), re.MULTILINE) == list(map(grantee.command, every))
+
+
+def grants_on(page: str) -> set[str]:
+    """The permissions of a page of a service, as :class:`streaming.sources.services.Service` spells them."""
+    text = (ROOT / page).read_text()
+    actions = {*re.findall(r"kafka-cluster:\w+", text)} - {"kafka-cluster:Connect"}
+    of_cli = {f"{operation} {where}" for operation, where in re.findall(r"--operations? (\S+) (--.*)", text)}
+    rules = re.findall(r"resource: \{type: (\w+).*\n\s+operations: \[(.*)\]", text)
+    return actions | of_cli | {f"{kind}: {each}" for kind, operations in rules for each in operations.split(", ")}
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=lambda each: each.name)
+def test_the_page_of_a_service_grants_what_was_tried_with_the_same_permissions(service: Service) -> None:
+    assert grants_on(service.document) == {*service.grants.values()}
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=lambda each: each.name)
+def test_every_line_of_the_page_of_a_service_says_how_it_is_known_and_every_source_is_named_and_dated(
+    service: Service,
+) -> None:
+    text = (ROOT / service.document).read_text()
+    lines = [re.sub(r"\s+", " ", line) for line in re.findall(r"^- (?:.|\n(?=  ))*", text, re.MULTILINE)]
+    assert len(lines) >= 8
+    assert [line for line in lines if not re.search(r"\*\*(Proven|Untried)\*\*|\[\d\]", line)] == []
+    *_, sources = text.strip().split("\n\n")
+    named = set(re.findall(r"\[(\d)\] [*`]", sources))
+    assert set(re.findall(r"\[(\d)\]", " ".join(lines))) == named
+    assert re.search(r"read \d{4}-\d{2}-\d{2}", sources)
+
+
+def test_the_comparison_of_the_log_and_of_polls_has_the_figures_of_the_judge() -> None:
+    """What is not judged says so; a figure that the page of the judge has must not be left out."""
+    text = with_comparison()
+    assert text == (ROOT / "README.md").read_text(), "run: make generated"
+    rows = {row[0]: row[1:] for row in rows_of(text) if row[0].endswith("judged")}
+    judged = (ROOT / "docs" / "judge.md").read_text()
+    assert len(rows) >= 4
+    assert NOT_JUDGED not in [log for log, _ in rows.values()]
+    assert [log for log, _ in rows.values() if log.split(" of ")[0] not in judged] == []
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -45,14 +45,15 @@ def _built(output: Path) -> str:
 
 def _rendered(output: Path, check: bool) -> str:  # noqa: FBT001 - an option
     folders = rendered_files()
+    rendered = ", ".join(folder or ", ".join(files) for folder, files in folders.items())
     if not check:
         for folder, files in folders.items():
             write(output / folder, files)
-        return f"{', '.join(folders)}: rendered"
-    stale = [f"{folder}/{name}" for folder, files in folders.items() for name in differing(output / folder, files)]
+        return f"{rendered}: rendered"
+    stale = [str(Path(folder, name)) for folder, files in folders.items() for name in differing(output / folder, files)]
     if stale:
         raise DocumentationBroken(f"{', '.join(stale)} not up to date; run: make generated")
-    return f"{', '.join(folders)}: up to date"
+    return f"{rendered}: up to date"
 
 
 if __name__ == "__main__":

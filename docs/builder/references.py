@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from docs.builder.markdown import plain, table
+from docs.builder.polling import polling_page, with_comparison
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.terminal.reference import markdown as tables_page
@@ -23,7 +25,7 @@ from streaming.model.cluster.statements import STATEMENTS
 from streaming.resources import conf_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from exporters.metrics.metric import Metric
     from streaming.contracts.alerts import Alert
@@ -352,6 +354,7 @@ REFERENCES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/statements.md": statements_page,
     "reference/tables.md": tables_page,
     "reference/events.md": events_page,
+    "reference/polling.md": polling_page,
 }
 _MARK: Final = "<!-- Rendered from the code by `make generated`: change the code, not this file. -->\n\n"
 
@@ -359,28 +362,6 @@ _MARK: Final = "<!-- Rendered from the code by `make generated`: change the code
 def rendered_files() -> dict[str, dict[str, str]]:
     """Render what a checkout has without a build of the site, by folder and name of the file."""
     return {
-        "docs/reference": {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()}
+        "docs/reference": {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()},
+        "": {"README.md": with_comparison()},
     }
-
-
-# Tables and text in Markdown.
-
-
-def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table; a bar within a cell is escaped, and a line end becomes a space."""
-    lines = [heading, ["---"] * len(heading), *rows]
-    return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines]
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", r"\|").split())
-
-
-def plain(text: str) -> str:
-    r"""Escape what Markdown would read as markup in a sentence of the code; what stands in backticks stays.
-
-    >>> plain("a*b of <x> and `c*d`")
-    'a\\*b of \\<x> and `c*d`'
-    """
-    parts = re.split(r"(`[^`]*`)", text.replace("``", "`"))
-    return "".join(part if part.startswith("`") else re.sub(r"([*<\[\]_])", r"\\\1", part) for part in parts)

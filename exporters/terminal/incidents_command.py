@@ -30,6 +30,7 @@ from exporters.terminal.incidents import (
 )
 from exporters.terminal.options import ClusterOption, ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
+from exporters.terminal.polled import said_of_evidence
 from exporters.terminal.time_parsing import SECOND, Clock, span
 from exporters.terminal.unreadable import UnreadableTables
 from streaming.contracts.events import IncidentClass
@@ -39,7 +40,7 @@ from streaming.settings import load
 from streaming.terminal import print_wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 IncidentArgument = Annotated[
@@ -138,12 +139,12 @@ def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]], rel
         output.console.document([json_text({**values, "evidence": event_values})])
         return
     if output.is_for_people:
-        for line in _summary_lines(incident, clock, len(events), related):
+        for line in _summary_lines(incident, clock, events, related):
             print_wrapped(output.console, line)
     output.print(events, event_fields(events, clock, output.format), COLUMNS, event_style)
 
 
-def _summary_lines(incident: Row, clock: Clock, shown: int, related: _Related) -> list[str]:
+def _summary_lines(incident: Row, clock: Clock, events: Sequence[Row], related: _Related) -> list[str]:
     peaks = {name: incident[f"{name}_peak"] for name in ("under_replicated", "under_min_isr", "offline")}
     causes = (f"{each['cause']} {each['changes']:,}" for each in incident["causes"] or ())
     lines = {
@@ -163,6 +164,7 @@ def _summary_lines(incident: Row, clock: Clock, shown: int, related: _Related) -
         "causes": ", ".join(causes) or None,
         "peak": ", ".join(f"{'?' if count is None else count} {name}" for name, count in peaks.items()),
         "long id": incident["incident_id"],
-        "evidence": all_events(incident, shown),
+        "polled": said_of_evidence(events),
+        "evidence": all_events(incident, len(events)),
     }
     return [f"{name:9} {text}" for name, text in lines.items() if text is not None]

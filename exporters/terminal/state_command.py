@@ -30,6 +30,7 @@ from exporters.terminal.options import (
     refuse_unknown,
 )
 from exporters.terminal.output import RowFormat, RowOutput, output_of, until_closed
+from exporters.terminal.polled import said_of_polling
 from exporters.terminal.reassignments import show_reassignments
 from exporters.terminal.recovery import with_recovery
 from exporters.terminal.state_as_of import state_as_of
@@ -60,6 +61,7 @@ from exporters.terminal.table_layout import SENTENCE, Field
 from exporters.terminal.time_parsing import Clock, span
 from exporters.terminal.unreadable import UnreadableTables
 from exporters.terminal.versions import as_of as version_as_of
+from streaming.cluster_settings import each_cluster
 from streaming.contracts.health import DISKLESS, PARTITIONS
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS
 from streaming.errors import ConfigurationError, TableUnreadable
@@ -132,10 +134,10 @@ def state(  # noqa: PLR0913 - one parameter per option
     version = None if as_of is None else version_as_of(folder, as_of, output.clock)
     unreadable = UnreadableTables()
     snapshot = _present(folder, unreadable) if version is None else state_as_of(folder, version, unreadable)
-    stale_after, ages = _ages(config_file)
+    stale_after, ages, polls = _configured(config_file)
     then = now if version is None else snapshot.read_at
     rows = [(each, cluster_row(each, then, stale_after)) for each in _selected(snapshot, cluster, topic)]
-    selection = StateSelection(rows, tuple(topic or ()), folder, version is None, everything, unreadable, ages)
+    selection = StateSelection(rows, tuple(topic or ()), folder, version is None, everything, unreadable, ages, polls)
     with until_closed():
         if version is not None:
             output.say(f"as of version {version}, committed {output.clock.iso(snapshot.read_at)}")
@@ -144,11 +146,12 @@ def state(  # noqa: PLR0913 - one parameter per option
     unreadable.raise_if_any()
 
 
-def _ages(config_file: Path | None) -> tuple[float, Mapping[str, float]]:
-    """Return up to which age state counts, and the samples of each table, in seconds."""
+def _configured(config_file: Path | None) -> tuple[float, Mapping[str, float], Mapping[str, float]]:
+    """Return in seconds up to which age state counts, the samples of each table, and how often clusters are polled."""
     configured = load(config_file)
     stale_after = configured.export.stale_after
-    return stale_after, oldest_ages(stale_after, configured.collect)
+    polls = {each.cluster.name: each.collect.poll_interval for each in each_cluster(config_file)}
+    return stale_after, oldest_ages(stale_after, configured.collect), polls
 
 
 def _chosen(of_state: Tables, of_samples: Tables, as_of: str | None) -> Show:
@@ -255,6 +258,9 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
     is_table = output.format is RowFormat.TABLE
     fields = broker_fields(rows, output.clock) if is_table else broker_line_fields(rows, output.clock, names)
     print_rows(output, selection, rows, fields, lambda row: live_view.broker_style(row["broker_state"]))
+    if output.is_for_people:
+        for sentence in said_of_polling((cluster for cluster, _ in selection.clusters), selection.poll_intervals):
+            output.say(sentence)
     if not is_table:
         return
     is_one_of_many = len(selection.clusters) > 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from exporters.terminal.state_view import text
@@ -31,6 +31,7 @@ class StateSelection:
         everything: include healthy partitions.
         unreadable: takes the tables that cannot be read.
         oldest_ages: up to which age samples count, in seconds, by table.
+        poll_intervals: how often the brokers of a cluster of the configuration are polled, in seconds, by its name.
     """
 
     clusters: list[tuple[ClusterSnapshot, Row]]
@@ -40,6 +41,7 @@ class StateSelection:
     everything: bool
     unreadable: UnreadableTables
     oldest_ages: Mapping[str, float]
+    poll_intervals: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def cluster_ids(self) -> set[str]:

@@ -2,61 +2,62 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from concurrent.futures import wait
 from contextlib import closing, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from streaming.commands.doctor_machine import SECONDS, Status, numbered
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import MIN_ISR, ConfigObserved, SourceKind
-from streaming.contracts.sample_blocks import SamplesBlock
-from streaming.contracts.samples import (
-    GroupObserved,
-    GroupOffsetsObserved,
-    LogDirectoryObserved,
-    QuorumMemberObserved,
-    ReplicaOffsetsObserved,
-)
 from streaming.contracts.settings import disagreement
 from streaming.errors import ConnectionRefused
-from streaming.sources.collector.listener_watch import throttled_words
-from streaming.sources.permissions import PROBE_PREFIX, addressed, grantee_of
+from streaming.settings import ControllersSettings
+from streaming.sources.metadata_log.opening import bootstrap_of
+from streaming.sources.permissions import addressed, grantee_of
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.configs import ConfigsRound, DescribedConfigs
-from streaming.sources.polling.metadata import others_denied
+from streaming.sources.polling.metadata import others_denied, several_clusters
 from streaming.sources.polling.reassignments import ReassignmentsRound
 from streaming.sources.polling.unseen import listener_name, unseen_sentence
 from streaming.sources.protocol.addresses import Address, parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
-from streaming.sources.protocol.identity import WrongNode
 from streaming.sources.protocol.security import from_client
-from streaming.sources.samples.groups.spark import CheckpointUnreadable, read_checkpoint
-from streaming.sources.samples.source import open_samples
 from streaming.sources.source import monotonic, wall_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from streaming.contracts.observations import Observation
     from streaming.settings import ClusterSettings, Settings
     from streaming.sources.polling.broker import Answer
     from streaming.sources.polling.view import ClusterView
-    from streaming.sources.samples.source import SamplesSource
 
 
-def poll_once(cluster: ClusterSettings, probe_prefix: str = PROBE_PREFIX) -> Iterator[tuple[Status, str]]:
+def bootstrap_servers(settings: Settings) -> Iterator[tuple[Status, str]]:
+    """Check names, addresses, TLS and login of each bootstrap server by itself: one that answers hides the others."""
+    clusters, refusals = dict[Address, ClusterId](), list[str]()
+    for address in parse_servers(settings.cluster.bootstrap_servers):
+        its = replace(settings.cluster, bootstrap_servers=str(address), controllers=ControllersSettings())
+        try:
+            clusters[address] = bootstrap_of(replace(settings, cluster=its)).cluster_id()
+        except ConnectionRefused as refusal:
+            refusals.append(str(refusal))
+    yield from ((Status.OK, f"{address} answers; it is of cluster {each}") for address, each in clusters.items())
+    yield from ((Status.WARNING if clusters else Status.PROBLEM, refusal) for refusal in refusals)
+    yield from ((Status.PROBLEM, str(several)) for several in [several_clusters(clusters)] if several is not None)
+
+
+def poll_once(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Read topics and configurations.
 
     Raises:
         ConnectionRefused: no broker answers.
         ConfigurationError: a property is wrong.
     """
+    cluster, no_topic = settings.cluster, f"{settings.collect.probe_prefix}topic"
     dial, servers = dialer(from_client(cluster.client)), parse_servers(cluster.bootstrap_servers)
-    no_topic = f"{probe_prefix}topic"
-    answer = _first_answer(ConnectedBrokers(dial, cluster=cluster.name, seconds=SECONDS), servers, [no_topic])
+    answer = first_answer(cluster, [no_topic])
     with closing(DescribedConfigs(dial, servers, name="doctor", seconds=SECONDS)) as described:
         yield from _read(described, answer, cluster, no_topic)
 
@@ -68,14 +69,19 @@ def view_of(cluster: ClusterSettings) -> ClusterView:
         ConnectionRefused: no broker answers.
         ConfigurationError: a property is wrong.
     """
-    dial, servers = dialer(from_client(cluster.client)), parse_servers(cluster.bootstrap_servers)
-    return _first_answer(ConnectedBrokers(dial, cluster=cluster.name, seconds=SECONDS), servers).view
+    return first_answer(cluster).view
 
 
-def _first_answer(connect: ConnectedBrokers, servers: Sequence[Address], names: Sequence[str] = ()) -> Answer:
-    """Ask each bootstrap server, until one answers; ``names`` are asked for apart from the list of topics."""
+def first_answer(cluster: ClusterSettings, names: Sequence[str] = ()) -> Answer:
+    """Ask each bootstrap server, until one answers; ``names`` are asked for apart from the list of topics.
+
+    Raises:
+        ConnectionRefused: no broker answers.
+        ConfigurationError: a property is wrong.
+    """
+    connect = ConnectedBrokers(dialer(from_client(cluster.client)), cluster=cluster.name, seconds=SECONDS)
     refusals: list[ConnectionRefused] = []
-    for address in servers:
+    for address in parse_servers(cluster.bootstrap_servers):
         try:
             with closing(connect(address)) as broker:
                 return broker.answer(names, Micros(monotonic() + int(SECONDS * 1_000_000)))
@@ -134,8 +140,9 @@ def _missing(view: ClusterView) -> Iterator[str]:
         yield f"broker {broker} is not among them, and {have}: start it, or reassign them"
 
 
-def list_reassignments(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
+def list_reassignments(settings: Settings) -> Iterator[tuple[Status, str]]:
     """List what is being reassigned."""
+    cluster = settings.cluster
     asking = ReassignmentsRound(dialer(from_client(cluster.client)), name="doctor", seconds=SECONDS)
     with closing(asking):
         asking.ask(parse_servers(cluster.bootstrap_servers))
@@ -159,74 +166,3 @@ def _envelope(view: ClusterView, cluster: ClusterSettings) -> dict[str, Any]:
         "occurred_not_after": now,
         "collected_at": now,
     }
-
-
-# Checks of samples by ``isrwatch doctor``: it asks once what the collector asks again and again.
-
-
-_READ: Final[dict[type[Observation], str]] = {
-    ReplicaOffsetsObserved: "replicas whose offsets can be read",
-    LogDirectoryObserved: "log directories whose size can be read",
-    GroupObserved: "groups that are listed",
-    GroupOffsetsObserved: "partitions of groups whose owner or committed offset can be read",
-    QuorumMemberObserved: "members of the metadata quorum whose log end can be read",
-}
-"""Text of the count for each kind of sample."""
-_QUIET_SECONDS: Final = 1.0
-"""A round has ended when nothing has come for so long."""
-
-
-def samples(settings: Settings) -> Iterator[tuple[Status, str]]:
-    """Take one round of samples.
-
-    Raises:
-        ConnectionRefused: no broker answers.
-        ConfigurationError: a property is wrong.
-    """
-    (source,) = open_samples(settings, lambda _: None)
-    began = time.monotonic()
-    with closing(source):
-        counts, refusals = _one_round(source)
-    yield from _checkpoints(settings.collect.spark_checkpoints)
-    yield from ((Status.OK, f"{what}: {counts[kind]}") for kind, what in _READ.items() if counts[kind])
-    yield from ((Status.WARNING, refusal) for refusal in refusals)
-    throttled = {address: peer.throttled_ms / 1_000 for address, peer in source.peers.all().items()}
-    shares = {address: seconds / (time.monotonic() - began) for address, seconds in throttled.items() if seconds}
-    if shares:
-        yield Status.WARNING, throttled_words(shares)
-    if not counts and not refusals:
-        yield Status.WARNING, f"no broker gave a sample within {SECONDS:g} s"
-
-
-def _checkpoints(folders: Mapping[str, str]) -> Iterator[tuple[Status, str]]:
-    for name, folder in folders.items():
-        try:
-            partitions = sum(map(len, read_checkpoint(Path(folder)).committed.values()))
-            yield Status.OK, f"partitions that the query with the Spark checkpoint {name} has read: {partitions}"
-        except CheckpointUnreadable as reason:
-            yield Status.WARNING, f"the Spark checkpoint {name} is not read: {reason}"
-
-
-def _one_round(source: SamplesSource) -> tuple[Counter[type[Observation]], list[str]]:
-    """Return how many samples there are of each kind, and what is missing.
-
-    Raises:
-        ConnectionRefused: no broker answers.
-    """
-    counts: Counter[type[Observation]] = Counter()
-    refusals: list[str] = []
-    last = ends = time.monotonic()
-    ends += SECONDS
-    while time.monotonic() < ends and not (counts and time.monotonic() - last > _QUIET_SECONDS):
-        try:
-            arrived = source.poll(wall_clock())
-        except WrongNode:  # which the check of listeners names
-            continue
-        except ServiceRefused as refusal:
-            refusals.append(str(refusal))
-            continue
-        for each in arrived:
-            kind, count = (each.sample, len(each)) if isinstance(each, SamplesBlock) else (type(each), 1)
-            counts[kind] += count
-            last = time.monotonic()
-    return counts, refusals

@@ -81,8 +81,8 @@ DESCRIBE_TOPICS: Final = Permission(
     operation="Describe",
     on="the topics",
     option=_TOPICS,
-    requests="Metadata, DescribeTopicPartitions, ListOffsets",
-    gives="the partitions while brokers are polled, and at all times their offsets",
+    requests="Metadata, DescribeTopicPartitions, ListOffsets (of followers, too), OffsetForLeaderEpoch",
+    gives="the partitions while brokers are polled, and at all times their offsets, of every replica",
     without="Kafka leaves them out: no offset, no min.insync.replicas of brokers, and in polls not the topic itself",
 )
 DESCRIBE_TOPIC_CONFIGS: Final = Permission(

@@ -22,6 +22,7 @@ from streaming.contracts.observations import (
     ConfigOrigin,
     ControllerObserved,
     Observation,
+    SourceKind,
 )
 from streaming.sources.metadata_log.image import ClusterImage
 from tests.changes.conftest import Story, state_after
@@ -226,6 +227,17 @@ def test_a_vote_in_the_controller_quorum_counts(
     assert words in each[1].restart_reason
     is_voter = None if voters is None else 1 in voters
     assert each[1].is_quorum_voter is is_voter
+
+
+def test_the_reason_of_a_polled_broker_says_that_it_is_as_old_as_the_last_poll() -> None:
+    said = {}
+    for kind in (SourceKind.METADATA_LOG, SourceKind.POLL):
+        story = Story("source:a", kind)
+        story.config("1")
+        story.snapshot([{}])
+        said[kind] = advised(story.seen)[1].restart_reason
+    of_polls = "; the brokers are polled: what happened since the last poll is not in this"
+    assert said[SourceKind.POLL] == said[SourceKind.METADATA_LOG] + of_polls
 
 
 def test_while_a_certificate_of_a_listener_has_ended_no_broker_is_restarted(story: Story) -> None:

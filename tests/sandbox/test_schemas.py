@@ -16,6 +16,7 @@ from deploy.sandbox.plan import VERSIONS
 from deploy.sandbox.schemas import ASKED, differences, read_schemas
 from streaming.commands import app
 from streaming.runtime.jars import jar_paths
+from streaming.sources.evidence import POLLED_EVIDENCE
 from streaming.sources.metadata_log.decoding import SCHEMAS, SKIPPED
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,16 @@ def test_what_4_4_changed_of_what_isrwatch_asks_and_reads() -> None:
     lines = "\n".join(line for each in found for line in each.lines())
     assert "UnregisterControllerRecord (29): versions none -> 0; isrwatch reads version 0\n  new ControllerId:" in lines
     assert "new NodeId: default -1, ignorable True, type int32, versions 5+" in lines
+
+
+@pytest.mark.parametrize("version", ["3.6", "3.9", "4.3", "4.4"])
+def test_each_row_of_the_evidence_of_polling_is_in_the_releases_that_it_names_and_in_no_older_one(version: str) -> None:
+    schemas = read_schemas(jar_paths(VERSIONS[version]))
+    newest = {each.key: each.bounds[1] for each in schemas.values() if each.kind == "request"}
+    release = tuple(map(int, version.split(".")))
+    for each in POLLED_EVIDENCE:
+        has_request = newest.get(each.api_key, -1) >= each.version
+        assert has_request is (release >= tuple(map(int, each.since.split(".")))), each.name
 
 
 def test_the_records_that_are_decoded_are_those_of_the_newest_kafka_field_by_field() -> None:

@@ -17,6 +17,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from deploy.sandbox.waiting import wait_until
+from streaming.commands import doctor_log
 from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_machine import Status
 from streaming.contracts.events import EventKind
@@ -42,6 +43,7 @@ from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
 from streaming.sources.collector import opening
+from streaming.sources.evidence import EPOCH_ENDS, POLLED_EVIDENCE
 from streaming.sources.metadata_log import opening as log_opening
 from streaming.sources.permissions import (
     CLUSTER_ACTION,
@@ -64,9 +66,11 @@ from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples import source as samples_opening
 from streaming.sources.samples.transactions import TransactionsKind
+from streaming.sources.services import SERVICES, Service
 from tests.blocks import singly
 from tests.plugins.real_collector import READER, USERS, Rules, Tables
 from tests.plugins.real_collector import SECURED as SECURED_CONTROLLERS
+from tests.sources.evidence_requests import answered_evidence
 from tests.sources.samples.late_producer import leave_hanging
 
 if TYPE_CHECKING:
@@ -144,14 +148,14 @@ class Bus(Tables):
 
 @pytest.fixture(scope="module")
 def cluster(kafka_module_cluster: Callable[..., Sandbox]) -> Sandbox:
-    """One broker that creates topics when it is asked for them: nothing may ask for it."""
+    """Two brokers that create topics when they are asked for them: nothing may ask for it."""
     settings: dict[str, Any] = {
-        "node_properties": dict.fromkeys((1, 101), SECURED),
+        "node_properties": dict.fromkeys((1, 2, 101), SECURED),
         "auto_create_topics_enable": "true",
         "transaction_partition_verification_enable": "false",
     }
-    sandbox = kafka_module_cluster(brokers=1, **settings)
-    sandbox.admin.create_topic("orders", partitions=2, replication_factor=1)
+    sandbox = kafka_module_cluster(brokers=2, version="4.4", **settings)
+    sandbox.admin.create_topic("orders", partitions=2, replication_factor=2)
     committed = ConsumerGroupTopicPartitions("readers", [TopicPartition("orders", 0, 7)])
     client = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
 
@@ -344,7 +348,7 @@ def test_the_doctor_says_how_many_topics_there_are_and_how_many_of_them_are_visi
     ((_, log),) = CHECKS["metadata log"](settings)
     (_, visible), (_, hidden) = (finding for finding in CHECKS["polling"](settings) if ".ms of the" not in finding[1])
     assert log == f"the metadata log can be read with {count} topics: every change is recorded with its cause"
-    assert visible == "visible: 1 broker and 0 topics"
+    assert visible == "visible: 2 brokers and 0 topics"
     assert hidden.startswith("this user lacks Describe on the topics: Kafka leaves them out")
 
 
@@ -407,3 +411,59 @@ def _errors(dial: Dialer, view: ClusterView) -> dict[Ask, int]:
 
 
 NO_PARTITIONS = {Ask.PRESENCE, Ask.QUORUM}
+
+
+def test_each_permission_alone_gives_the_evidence_of_polling_that_its_rows_name(cluster: Sandbox, rules: Rules) -> None:
+    """Kafka has answered OffsetForLeaderEpoch to those with ClusterAction from the beginning (KIP-320)."""
+    for permission in PERMISSIONS:
+        rules.take(permission)
+    for permission in (None, *PERMISSIONS):
+        if permission is not None:
+            rules.allow(permission)
+        given = {each.name for each in POLLED_EVIDENCE if each.needs in {None, permission}}
+        given |= {EPOCH_ENDS.name} if permission is CLUSTER_ACTION else set()
+        until = time.monotonic() + 10
+        while (answered := answered_evidence(cluster, READER, "orders")) != given and time.monotonic() < until:
+            time.sleep(0.05)  # rules reach the brokers by the metadata log
+        assert answered == given, permission
+        if permission is not None:
+            rules.take(permission)
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=lambda one: one.name)
+def test_the_doctor_says_what_is_lost_with_the_permissions_that_a_service_grants(
+    rules: Rules, settings: Settings, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Controllers are out of reach, as with all of them."""
+    monkeypatch.setattr(doctor_log, "SECONDS", 0.3)
+    for permission in PERMISSIONS:
+        if permission not in service.grants:
+            rules.take(permission)
+    unreachable = ControllersSettings(addresses={"101": "127.0.0.1:1"})
+    settings = replace(settings, cluster=replace(settings.cluster, controllers=unreachable))
+    settings = replace(settings, collect=CollectSettings())
+    lost = [
+        f"polling lacks {each.name} ({each.request}) without {each.needs.operation} on {each.needs.on}: {each.without}"
+        for each in POLLED_EVIDENCE
+        if each.needs is not None and each.needs not in service.grants
+    ]
+
+    mode, *rest = CHECKS["profile"](settings)
+
+    polled = "the metadata log cannot be read, so the brokers are polled, every 5 s: causes are inferred, not proven"
+    assert mode == (Status.OK, polled)
+    assert [sentence for status, sentence in rest if status is Status.WARNING] == lost
+    total = len(POLLED_EVIDENCE)
+    assert rest[-1] == (Status.OK, f"of what polling can learn, {total - len(lost)} things of {total} can be asked for")
+    ((status, sentence),) = CHECKS["metadata log"](settings)
+    assert (status, sentence.endswith("; the brokers are polled meanwhile")) == (Status.WARNING, True)
+
+
+def test_the_doctor_says_that_the_log_is_read_where_it_can_be(rules: Rules, settings: Settings) -> None:
+    del rules
+    assert list(CHECKS["profile"](settings)) == [
+        (
+            Status.OK,
+            "the metadata log is read, so no permission and no version of polling costs anything: causes are proven",
+        )
+    ]

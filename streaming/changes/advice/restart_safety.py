@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.changes.maintenance import leases_of
 from streaming.changes.state import ConfiguredTimes
 from streaming.contracts import stop_effects
+from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import QUORUM_FRESH
 
 if TYPE_CHECKING:
@@ -198,6 +199,7 @@ class _Stop:
             keeps_quorum=keeps_quorum({self.broker.broker}, cluster),
             is_quorum_unavoidable=is_quorum_unavoidable(self.broker.broker, cluster),
             expired_certificate=cluster.expired_certificate,
+            is_polled=cluster.primary_source is SourceKind.POLL,
         )
 
 
@@ -307,6 +309,7 @@ class Obstacles(NamedTuple):
         keeps_quorum: whether the others are a majority, None while unknown.
         is_quorum_unavoidable: whether they never are, by configuration.
         expired_certificate: a listener whose certificate has ended.
+        is_polled: whether polls are the primary source.
     """
 
     is_known: bool
@@ -328,6 +331,7 @@ class Obstacles(NamedTuple):
     keeps_quorum: bool | None
     is_quorum_unavoidable: bool
     expired_certificate: str | None = None
+    is_polled: bool = False
 
 
 def reason(obstacles: Obstacles) -> str:
@@ -346,6 +350,8 @@ def reason(obstacles: Obstacles) -> str:
         clauses = ["every partition stays online and at its min ISR"]
     if obstacles.voters is None:
         clauses.append("whether it has a vote in the controller quorum is unknown")
+    if obstacles.is_polled:
+        clauses.append("the brokers are polled: what happened since the last poll is not in this")
     return "; ".join(clauses)
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from streaming.sources.collector.listener_watch import ListenerWatch
 from streaming.sources.collector.listeners import Role
 from streaming.sources.metadata_log.image_state import MetadataState, state_document, state_from_document
 from streaming.sources.protocol.addresses import Address, Peers
+from tests.sources.metadata_log.conftest import FRAMES
 from tests.sources.metadata_log.test_listeners import Authority, exposition, settings_for
 
 DAY = 86_400
@@ -294,6 +296,19 @@ def test_brokers_that_may_not_be_asked_for_their_listeners_are_named_and_not_tak
     found = certificates.configured(settings)
     assert found.end_points == {}
     assert "does not support DescribeConfigs" in found.unknown[7]
+
+
+@pytest.mark.parametrize("primary_source", ["auto", "poll"])
+def test_doctor_takes_listeners_from_the_log_that_brokers_do_not_say_if_the_collector_would(
+    quorum: Any, primary_source: Any
+) -> None:
+    """The stand-in has no DescribeConfigs at all, and its log has the registrations of brokers 1 to 3."""
+    quorum.append(*FRAMES)
+    quorum.brokers = {1: quorum.nodes[1].port}
+    settings = settings_for(quorum)
+    settings = replace(settings, collect=replace(settings.collect, primary_source=primary_source))
+    unseen = [sentence for _, sentence in CHECKS["listeners"](settings) if "of broker 1 that others use" in sentence]
+    assert bool(unseen) is (primary_source == "poll")
 
 
 def test_a_secured_listener_is_named_as_people_know_it() -> None:

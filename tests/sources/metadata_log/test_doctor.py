@@ -84,7 +84,7 @@ def test_a_record_of_a_newer_kafka_is_named_with_what_becomes_of_it(
     )
     first, read = found("metadata log", quorum.addresses())
     assert (first, read[0]) == ((Status.WARNING, unread), Status.OK)
-    monkeypatch.setattr("streaming.commands.doctor.SECONDS", 0.2)
+    monkeypatch.setattr("streaming.commands.doctor_log.SECONDS", 0.2)
     quorum.append(batch(193, 1, b"\x01\x05\x03" + bytes(21)))
     first, (_, second), (status, then) = found("metadata log", quorum.addresses())
     assert (first, status) == ((Status.WARNING, unread), Status.WARNING)

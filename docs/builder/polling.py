@@ -1,0 +1,129 @@
+"""The reference of polling, and the comparison of the metadata log and polling in README.md, with judged figures."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from docs.builder.markdown import plain, table
+from streaming.sources.evidence import POLLED_EVIDENCE
+from streaming.sources.permissions import PERMISSIONS
+from streaming.sources.services import SERVICES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streaming.sources.evidence import PolledEvidence
+
+ROOT: Final = Path(__file__).parents[2]
+_HEAD: Final = """# Polling, row by row
+
+What isrwatch learns of a cluster whose metadata log it does not read, and what is lost without a row:
+[how it polls](../polling.md). `isrwatch doctor` names the rows that a cluster lacks. Each permission was given alone on
+a real cluster of Kafka 4.4.0 with the StandardAuthorizer: its rows are answered, and no others
+(`tests/sources/test_permissions_real.py`). `ClusterAction` gives OffsetForLeaderEpoch, too.
+"""
+_OLDER: Final = """## With ZooKeeper, and on older brokers
+
+Rows that are lost there, each with what is unknown then:
+"""
+_SERVICES: Final = """## What services grant
+
+The permissions as each service writes them; an empty cell is one that its documentation does not have. Of none is it
+known that it lets a monitor read the metadata log: the last row says why.
+"""
+
+
+def polling_page() -> str:
+    """Render every row of the evidence of polling, those that older clusters lack, and what services grant."""
+    rows = (
+        (each.name, each.request, _permission(each), each.since, plain(each.gives), plain(each.without))
+        for each in POLLED_EVIDENCE
+    )
+    lines = [_HEAD, *table(("what", "request", "permission", "since Kafka", "gives", "without it"), rows), ""]
+    lost = ((_when(each), each.name, plain(each.without)) for each in POLLED_EVIDENCE if _when(each))
+    lines += [_OLDER, *table(("cluster", "lost", "so"), lost), ""]
+    heading = ("permission", *(f"[{each.name}](../{Path(each.document).name})" for each in SERVICES))
+    grants = (
+        (f"`{one.operation}` on {one.on}", *(_code(each.grants.get(one, "")) for each in SERVICES))
+        for one in PERMISSIONS
+    )
+    why = ("the metadata log", *(each.why_no_log for each in SERVICES))
+    lines += [_SERVICES, *table(heading, (*grants, why)), ""]
+    return "\n".join(lines)
+
+
+def _permission(each: PolledEvidence) -> str:
+    if each.needs is not None:
+        return f"`{each.needs.operation}` on {each.needs.on}"
+    if each.otherwise is not None:
+        return f"none; before, `{each.otherwise.operation}` on {each.otherwise.on}"
+    return "none"
+
+
+def _when(each: PolledEvidence) -> str:
+    """Say which clusters that can be polled, those since Kafka 1.0, lack a row for good."""
+    if each.otherwise is not None or tuple(map(int, each.since.split("."))) <= (1, 0):
+        return ""
+    return f"before {each.since}" + ("" if each.in_zookeeper_mode else ", and with ZooKeeper")
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+# The comparison: figures are those of the pages of the judge, so that they are never older than these.
+
+
+_BEGIN, _END = "<!-- comparison: rendered by `make generated` -->", "<!-- end of the comparison -->"
+_FIGURE: Final = re.compile(r"^\|(?P<what>[^|\n]+)\|[^|\n]*\|(?P<figure>[^|\n]+)\|$", re.MULTILINE)
+_INTERVAL: Final = re.compile(r" \([\d.]+ to [\d.]+\)")
+_POLLED_SECTION: Final = "### Polled clusters"
+NOT_JUDGED: Final = "not judged"
+_JUDGED: Final = {
+    "class of an incident right": ("class right", "class as if the metadata log had been read"),
+    "suspects right": ("suspects right", "suspects right"),
+    "benign reported as harmful": ("benign reported as harmful", "benign reported as harmful"),
+    "harm reported as benign, or not at all (polled: of 12 s or more)": (
+        "harmful reported as benign",
+        "harmful for at least 12 s",
+    ),
+}
+"""By what is judged, how the row begins on the page of the judge, and on that of polled plays."""
+_PLAIN: Final = (
+    ("needs", "`ClusterAction`, and the controllers' listener", "`Describe`, and the brokers' listeners"),
+    ("changes", "every one, in order", "what two answers differ in; changes missed between them are counted"),
+    ("time of a change", "the controller's own", "between two answers"),
+    ("cause", "proven by the order of records, else ambiguous", "inferred, with the evidence in words"),
+    ("unclean elections", "every one", "those that a leader, an epoch or a log end gives away"),
+    ("restart order", "with the controllers' quorum", "with it, if the user may `Describe` the cluster"),
+)
+
+
+def with_comparison(root: Path = ROOT) -> str:
+    """Return README.md with the comparison as the pages of the judge have it now."""
+    text = (root / "README.md").read_text(encoding="utf-8")
+    begin, end = text.index(_BEGIN) + len(_BEGIN), text.index(_END)
+    rows = [*_PLAIN, *_judged(root)]
+    return "\n".join([text[:begin], "", *table(("", "metadata log", "polling"), rows), "", text[end:]])
+
+
+def _judged(root: Path) -> Iterator[tuple[str, str, str]]:
+    page = (root / "docs" / "judge.md").read_text(encoding="utf-8")
+    of_log, _, of_polls = page.partition(_POLLED_SECTION)
+    own = root / "docs" / "judge_polled.md"
+    of_polls = own.read_text(encoding="utf-8") if own.is_file() else of_polls
+    for what, (logged, polled) in _JUDGED.items():
+        yield f"{what}, judged", figure(of_log, logged), figure(of_polls, polled, logged)
+
+
+def figure(page: str, *beginnings: str) -> str:
+    """Return the first figure of a page whose row begins so, without its interval; that it is not judged if none does.
+
+    >>> figure("| class right (all) | 95 % | 99.5 % (99.2 to 99.7) of 2326 |", "class right")
+    '99.5 % of 2326'
+    """
+    rows = [(row["what"].strip(), row["figure"].strip()) for row in _FIGURE.finditer(page)]
+    figures = (each for beginning in beginnings for what, each in rows if what.startswith(beginning))
+    return _INTERVAL.sub("", next(figures, NOT_JUDGED))

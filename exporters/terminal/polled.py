@@ -1,0 +1,48 @@
+"""Words about clusters that are polled: how often, and that causes are inferred. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from exporters.terminal.time_parsing import SECOND, span
+from streaming.contracts.observations import SourceKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from exporters.read_model.snapshot import ClusterSnapshot
+    from exporters.terminal.output import Row
+
+_SURENESS = "so causes are inferred from what brokers answer, not proven"
+
+
+def said_of_polling(clusters: Iterable[ClusterSnapshot], intervals: Mapping[str, float]) -> list[str]:
+    """Say of each cluster that is polled that it is, and how often.
+
+    Args:
+        clusters: whose brokers are shown.
+        intervals: ``collect.poll_interval`` by the name of the cluster, in seconds; it is left out of others.
+    """
+    return [
+        f"{each.name} is polled{_every(intervals.get(each.name))}, {_SURENESS}"
+        for each in clusters
+        if each.cluster.primary_source is SourceKind.POLL
+    ]
+
+
+def _every(seconds: float | None) -> str:
+    return "" if seconds is None else f" every {span(seconds)}"
+
+
+def said_of_evidence(events: Iterable[Row]) -> str | None:
+    """Say of the events of an incident that they are of polls, and how exact their times are; None if none is.
+
+    An event of the metadata log has an offset there.
+    """
+    every = list(events)
+    polled = [event for event in every if event["offset"] is None]
+    if not polled:
+        return None
+    widest = max(event["occurred_not_after"] - event["occurred_not_before"] for event in polled)
+    which = "the brokers were polled" if len(polled) == len(every) else f"{len(polled)} of these events are of polls"
+    return f"{which}, {_SURENESS}; each change happened at most {span(widest / SECOND)} before it was seen"
