@@ -48,6 +48,8 @@ class Intervals(NamedTuple):
 _BYTES_PER_PARTITION: Final = 60
 _BYTES_PER_REPLICA: Final = 12
 _FORGOTTEN: Final = 40 * _SECOND
+_WAITING: Final = 2
+"""Brokers that may wait for a controller at once: one alone may be cut off, and while it waits it answers nothing."""
 _MOST_ENDS: Final = 1_000
 """Partitions in one question about the ends of logs."""
 _BURST: Final = 4
@@ -111,10 +113,10 @@ class Schedule:
         if now < self._quorum_due:
             return
         self._quorum_due = Micros(now + self._intervals.quorum)
-        if any(ask is Ask.QUORUM for ask, _ in self._open):
-            return
-        for broker in self._responders(view)[:1]:
-            yield Question(Ask.QUORUM, broker)
+        waiting = sum(ask is Ask.QUORUM for ask, _ in self._open)
+        if waiting < min(_WAITING, max(1, len(view.brokers) - 1)):
+            others = [each for each in self._responders(view) if (Ask.QUORUM, each) not in self._open]
+            yield from (Question(Ask.QUORUM, broker) for broker in others[:1])
 
     def _partitions(self, now: Micros, view: ClusterView) -> Iterator[Question]:
         if now < self._hot_due or now >= self._hot_until:
