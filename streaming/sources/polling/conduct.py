@@ -99,17 +99,6 @@ class Listener:
         self.answered = met.ended if self.answered is None else max(self.answered, met.ended)
         self.connection = met.connection
 
-    def absence_at(self, moment: Micros) -> Absence | None:
-        """Return the absence in which a moment lies."""
-        return next(
-            (
-                each
-                for each in reversed(self.absences)
-                if each.last_answer <= moment and (each.until is None or moment <= each.until)
-            ),
-            None,
-        )
-
     def absence_within(self, since: Micros, until: Micros) -> Absence | None:
         """Return the newest absence that overlaps a window."""
         return next(
@@ -162,8 +151,11 @@ class Listeners:
         self.shared: frozenset[BrokerId] = frozenset()
         self.proxied: set[BrokerId] = set()
         self.awaiting: dict[BrokerId, Micros] = {}
+        self._controller_answered = 0
         self._votes: dict[int, _Vote] = {}
         self._listing: dict[BrokerId, _Listing] = {}
+        self._is_disputed = False
+        """Votes differ: each is counted until they agree again."""
 
     def listener(self, broker: BrokerId) -> Listener:
         """Return the listener of a broker."""
@@ -179,8 +171,9 @@ class Listeners:
         broker = met.question.broker
         if met.how is not Meeting.SILENT and met.question.ask is Ask.QUORUM:
             self.awaiting.pop(broker, None)
-        if met.how is Meeting.SILENT and broker in self.awaiting:
-            return []
+            self._controller_answered = max(self._controller_answered, met.asked if met.content else 0)
+        if met.how is Meeting.SILENT and self.awaiting.get(broker, 0) > self._controller_answered:
+            return []  # it may wait for a controller: nobody has heard of one since it was asked
         self.listener(broker).meet(met)
         if met.how is Meeting.SILENT and self.is_listed(broker) is False and met.ended - met.asked > _VOTE_LASTS:
             self.proxied.add(broker)
@@ -199,12 +192,19 @@ class Listeners:
 
         A broker does not vote on itself, nor while it is not listed: it repeats what it saw last before it was cut off.
         """
-        self._votes[voter] = _Vote(asked, ended, frozenset(listed))
+        before, vote = self._votes.get(voter), _Vote(asked, ended, frozenset(listed))
+        self._votes[voter] = vote
+        if before is not None and before.listed == vote.listed and not self._is_disputed:
+            for broker in vote.listed:
+                self._listing[broker].seen = asked
+            return []
+        self._is_disputed = False
         changed = []
         for broker in sorted({*self._listing, *self._votes[voter].listed}):
             change = self._counted(broker, ended)
             if change is not None:
                 changed.append(change)
+        self._is_disputed |= bool(changed)
         return changed
 
     def _counted(self, broker: BrokerId, now: Micros) -> Listed | None:
@@ -218,6 +218,7 @@ class Listeners:
         if listing is None:
             self._listing[broker] = _Listing(is_listed=True, seen=max((v.asked for v in in_favour), default=now))
             return None
+        self._is_disputed |= 0 < len(in_favour) < len(votes)
         is_tied = 2 * len(in_favour) == len(votes)
         is_listed = listing.is_listed if is_tied else 2 * len(in_favour) > len(votes)
         of_state = [vote.asked for vote in votes if (broker in vote.listed) is listing.is_listed]
