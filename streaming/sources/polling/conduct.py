@@ -200,7 +200,7 @@ class Listeners:
         A broker does not vote on itself, nor while it is not listed: it repeats what it saw last before it was cut off.
         """
         self._votes[voter] = vote = _Vote(asked, ended, frozenset(listed))
-        if self._is_agreed(vote):
+        if voter in vote.listed and self._is_agreed(vote):
             for broker, listing in self._listing.items():
                 listing.seen = max(listing.seen, asked) if broker != voter else listing.seen
             return []
@@ -213,11 +213,10 @@ class Listeners:
 
     def _is_agreed(self, vote: _Vote) -> bool:
         """Return whether all vote as before: to count each broker's votes takes long where there are many of them."""
-        recent = [each for each in self._votes.values() if vote.ended - each.ended <= _VOTE_LASTS]
-        is_one = all(each.listed is vote.listed or each.listed == vote.listed for each in recent)
+        recent = [(voter, each) for voter, each in self._votes.items() if vote.ended - each.ended <= _VOTE_LASTS]
         return (
-            is_one
-            and len(recent) > 1
+            all(each.listed is vote.listed or each.listed == vote.listed for _, each in recent)
+            and sum(voter in vote.listed for voter, _ in recent) > 1
             and vote.listed == {broker for broker, listing in self._listing.items() if listing.is_listed}
         )
 
