@@ -26,8 +26,8 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.decoding import SCHEMAS, SKIPPED
 from streaming.sources.polling import broker
-from streaming.sources.protocol import identity
-from streaming.sources.samples import directories, offsets, transactions
+from streaming.sources.protocol import identity, offset_messages
+from streaming.sources.samples import directories, transactions
 from streaming.sources.samples.groups import blocks, described
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ ASKED: Final[Mapping[int, int]] = {
     SaslHandshakeRequest.API_KEY: 1,
     SaslAuthenticateRequest.API_KEY: 1,
     directories.API_KEY: directories.NEWEST,
-    offsets.API_KEY: offsets.NEWEST,
+    offset_messages.API_KEY: offset_messages.NEWEST,
     transactions.LIST: 0,
     transactions.DESCRIBE: 0,
     transactions.API_KEY: 0,
