@@ -8,12 +8,10 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kafka.protocol.admin import DescribeClusterRequest, DescribeQuorumRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import (
     BrokerObserved,
     ControllerObserved,
@@ -22,7 +20,6 @@ from streaming.contracts.observations import (
     SnapshotEnd,
     SourceKind,
 )
-from streaming.sources.polling.conduct import Listeners
 from streaming.sources.polling.source import AdminSource
 from tests.blocks import singly
 from tests.plugins.fake_kafka import FakeKafka
@@ -131,22 +128,3 @@ def test_each_broker_is_asked_on_one_connection_that_is_kept(fake_kafka: Make, s
     many = cluster.connections()
     asked_for(source, cluster, DescribeClusterRequest, 40)
     assert cluster.connections() <= many
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 3), st.frozensets(st.integers(1, 3).map(BrokerId)), st.integers(0, 4_000_000)),
-        max_size=12,
-    )
-)
-def test_votes_that_agree_are_counted_as_all_are(votes: list[tuple[int, frozenset[BrokerId], int]]) -> None:
-    """Most do, and it takes long to count the votes on each of many brokers."""
-    quick, thorough, now = Listeners(), Listeners(), 10_000_000
-    thorough._is_agreed = lambda _: False  # type: ignore[method-assign]
-    for voter, listed, later in votes:
-        now += later
-        asked, ended = Micros(now - 1_000), Micros(now)
-        assert quick.vote(voter, listed, asked, ended) == thorough.vote(voter, listed, asked, ended)
-    assert {broker: quick.is_listed(broker) for broker in map(BrokerId, (1, 2, 3))} == {
-        broker: thorough.is_listed(broker) for broker in map(BrokerId, (1, 2, 3))
-    }

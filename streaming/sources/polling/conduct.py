@@ -164,6 +164,8 @@ class Listeners:
         self.awaiting: dict[BrokerId, Micros] = {}
         self._votes: dict[int, _Vote] = {}
         self._listing: dict[BrokerId, _Listing] = {}
+        self._is_disputed = False
+        """Votes differ: each is counted until they agree again."""
 
     def listener(self, broker: BrokerId) -> Listener:
         """Return the listener of a broker."""
@@ -199,26 +201,20 @@ class Listeners:
 
         A broker does not vote on itself, nor while it is not listed: it repeats what it saw last before it was cut off.
         """
-        self._votes[voter] = vote = _Vote(asked, ended, frozenset(listed))
-        if voter in vote.listed and self._is_agreed(vote):
-            for broker, listing in self._listing.items():
-                listing.seen = max(listing.seen, asked) if broker != voter else listing.seen
+        before, vote = self._votes.get(voter), _Vote(asked, ended, frozenset(listed))
+        self._votes[voter] = vote
+        if before is not None and before.listed == vote.listed and not self._is_disputed:
+            for broker in vote.listed:
+                self._listing[broker].seen = asked
             return []
+        self._is_disputed = False
         changed = []
         for broker in sorted({*self._listing, *self._votes[voter].listed}):
             change = self._counted(broker, ended)
             if change is not None:
                 changed.append(change)
+        self._is_disputed |= bool(changed)
         return changed
-
-    def _is_agreed(self, vote: _Vote) -> bool:
-        """Return whether all vote as before: to count each broker's votes takes long where there are many of them."""
-        recent = [(voter, each) for voter, each in self._votes.items() if vote.ended - each.ended <= _VOTE_LASTS]
-        return (
-            all(each.listed is vote.listed or each.listed == vote.listed for _, each in recent)
-            and sum(voter in vote.listed for voter, _ in recent) > 1
-            and vote.listed == {broker for broker, listing in self._listing.items() if listing.is_listed}
-        )
 
     def _counted(self, broker: BrokerId, now: Micros) -> Listed | None:
         votes = [
@@ -231,6 +227,7 @@ class Listeners:
         if listing is None:
             self._listing[broker] = _Listing(is_listed=True, seen=max((v.asked for v in in_favour), default=now))
             return None
+        self._is_disputed |= 0 < len(in_favour) < len(votes)
         is_tied = 2 * len(in_favour) == len(votes)
         is_listed = listing.is_listed if is_tied else 2 * len(in_favour) > len(votes)
         of_state = [vote.asked for vote in votes if (broker in vote.listed) is listing.is_listed]
