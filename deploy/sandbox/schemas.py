@@ -25,7 +25,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.decoding import SCHEMAS, SKIPPED
-from streaming.sources.polling import broker
+from streaming.sources.polling import asking, broker
 from streaming.sources.protocol import identity, offset_messages
 from streaming.sources.samples import directories, transactions
 from streaming.sources.samples.groups import blocks, described
@@ -43,7 +43,7 @@ ASKED: Final[Mapping[int, int]] = {
     DescribeQuorumRequest.API_KEY: 2,
     DescribeConfigsRequest.API_KEY: 4,
     ApiVersionsRequest.API_KEY: identity.CHECKING_API_VERSIONS,
-    DescribeClusterRequest.API_KEY: identity.DESCRIBE_CLUSTER,
+    DescribeClusterRequest.API_KEY: asking.WITH_FENCED,
     SaslHandshakeRequest.API_KEY: 1,
     SaslAuthenticateRequest.API_KEY: 1,
     directories.API_KEY: directories.NEWEST,

@@ -17,6 +17,8 @@ from kafka.protocol.admin import (
     DescribeConfigsResponse,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     ListPartitionReassignmentsRequest,
@@ -60,6 +62,7 @@ TYPES: dict[int, tuple[Any, int]] = {
         (SaslHandshakeRequest, 1),
         (DescribeClusterRequest, 2),
         (OffsetForLeaderEpochRequest, 4),
+        (DescribeQuorumRequest, 2),
     )
 }
 OF_KAFKA_1_0 = {ApiVersionsRequest.API_KEY: 1, METADATA: 5, LIST_OFFSETS: 2, DESCRIBE_CONFIGS: 0}
@@ -127,12 +130,15 @@ class FakeKafka:
         cluster_ids: of brokers of other clusters.
         identities: every ApiVersions 5, with the broker that got it.
         fenced: brokers that are listed as fenced, beside those of the view.
+        quorum: leader and epoch of the metadata quorum, which brokers say where ``newest`` has DescribeQuorum.
+        held: requests by their keys that are answered when they are not in it any more.
         throttle_ms: the time for which responses to DescribeCluster say that a client is throttled.
         denies_broker_configs: whether the user lacks DescribeConfigs on the cluster.
         types: of the requests that they understand, by their keys, with the newest version.
     """
 
     types = TYPES
+    newest_describe_quorum = -1
 
     def __init__(self, brokers: int = 3) -> None:
         self.cluster_id = CLUSTER_ID
@@ -151,7 +157,10 @@ class FakeKafka:
         self.cluster_ids: dict[int, str] = {}
         self.identities: list[tuple[int, tuple[str | None, int]]] = []
         self.fenced: set[int] = set()
+        self.held: set[int] = set()
         self.throttle_ms = 0
+        self.quorum = (101, 1)
+        self.newest[DescribeQuorumRequest.API_KEY] = self.newest_describe_quorum
         self.denies_broker_configs = False
         self._refused: set[int] = set()
         self._secret: set[str] = set()
@@ -256,7 +265,10 @@ class FakeKafka:
                     (size,) = struct.unpack(">i", await reader.readexactly(4))
                     if not 0 < size < 1 << 24:  # as Kafka, which takes the beginning of a TLS handshake for a size
                         return
-                    response = self._answered(broker, await reader.readexactly(size))
+                    request = await reader.readexactly(size)
+                    response = self._answered(broker, request)
+                    while struct.unpack(">h", request[:2])[0] in self.held:  # noqa: ASYNC110 - a test changes it
+                        await asyncio.sleep(0.01)
                     await asyncio.sleep(self._delays.get(broker, 0))
                     writer.write(response)
                     await writer.drain()
@@ -400,6 +412,16 @@ class FakeKafka:
                 if request.include_fenced_brokers or not is_fenced
             ],
         )  # fmt: skip
+
+    def _DescribeQuorumRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
+        of_topic = DescribeQuorumResponse.TopicData
+        leader, epoch = self.quorum
+        part = of_topic.PartitionData(
+            partition_index=0, error_code=0, error_message=None, leader_id=leader, leader_epoch=epoch,
+            high_watermark=1, current_voters=[], observers=[],
+        )  # fmt: skip
+        topics = [of_topic(topic_name="__cluster_metadata", partitions=[part])]
+        return DescribeQuorumResponse(error_code=0, error_message=None, topics=topics, nodes=[])
 
     def _OffsetForLeaderEpochRequest(self, broker: int, request: Any) -> Any:  # noqa: N802 - as above
         of_topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult

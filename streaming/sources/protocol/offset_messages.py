@@ -106,8 +106,7 @@ def offsets_call(version: int, spec: OffsetSpec, partitions: PartitionsByTopic) 
 
 def epoch_ends_call(connection: Connection, partitions: EpochsByTopic) -> Call | None:
     """Return the request for the ends of leader epochs; its answer is ``Records``. None if the broker has none."""
-    key = OffsetForLeaderEpochRequest.API_KEY
-    version = connection.newest(key, EPOCHS_NEWEST)
+    version = connection.newest(OffsetForLeaderEpochRequest.API_KEY, EPOCHS_NEWEST)
     if version < _EPOCHS_OLDEST:
         return None
     if version < EPOCHS_NEWEST:
@@ -116,7 +115,8 @@ def epoch_ends_call(connection: Connection, partitions: EpochsByTopic) -> Call |
         (topic, (_ASKED_EPOCH.pack(number, _ANY_EPOCH, epoch, 0) for number, epoch in epochs))
         for topic, epochs in partitions.items()
     )
-    return Call(RawRequest(key, version, INT32.pack(-1) + _by_topic(topics)), RawResponse(_read_epochs), _value)
+    request = RawRequest(OffsetForLeaderEpochRequest.API_KEY, version, INT32.pack(-1) + _by_topic(topics))
+    return Call(request, RawResponse(_read_epochs), _value)
 
 
 def _by_topic(topics: Iterable[tuple[str, Iterable[bytes]]]) -> bytes:
