@@ -1,4 +1,4 @@
-"""The model's listeners against those of real brokers, as recorded: the same things are met, in the same order, in time.
+"""The model's listeners against those of real brokers, as recorded: the same is met, in the same order, in time.
 
 Times may differ by what chance and the machine of the recording add: a period of heartbeats, a second of a JVM that
 shuts down, and as much of one that starts.
