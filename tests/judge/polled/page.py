@@ -22,8 +22,8 @@ CLASSES: Final = tuple(sorted({row.kind for row in TABLE.outcomes if row.kind is
 
 
 def is_right(one: Result) -> bool:
-    """Return whether the class of a finding is right, or it names two histories that nothing tells apart."""
-    return bool(one["kind_right"]) or is_alike(one)
+    """Return whether the class of a finding is right, as far as polls could show; or names two that nothing tells apart."""
+    return bool(one["kind_right"]) or bool(one["right_as_seen"]) or is_alike(one)
 
 
 def is_alike(one: Result) -> bool:
@@ -76,6 +76,7 @@ class Figures:
         self.unseen_unclean = [one for one in elections if not one["could_be_seen"]]
         self.alike = sum(any(one["alike"] is not None for one in result["findings"]) for result in results)
         self.wrongly_alike = sum(one["alike"] is not None and not is_alike(one) for one in everything)
+        self.as_seen = sum(one["right_as_seen"] and not one["kind_right"] for one in findings)
         self.unseen = len(everything) - len(findings)
         costs = [each for result in results if (each := result.get("questions_per_second_and_broker"))]
         self.questions = max(costs, default=0.0)
@@ -114,6 +115,7 @@ class Figures:
         yield "the same of those that no poll could see", "", f"{others} of {len(self.unseen_unclean)}"
         yield "plays with an incident that names two histories", "10 %", share(self.alike, self.plays)
         yield "such names that another transcript disproves", "0", str(self.wrongly_alike)
+        yield "stalled leaders reported as slow brokers, of which no poll showed what they did", "", str(self.as_seen)
         yield "incidents that no poll could see", "", str(self.unseen)
         yield "most questions per second and broker, in a play", "", f"{self.questions:.2f}"
 

@@ -8,6 +8,8 @@ what is reported, and never how isrwatch came to it.
   seen by them; it is judged, too, and counted apart. A controller that changes leaves its epoch.
 - *An unclean election could be seen* if a poll showed its leader in its leader epoch, and the one before had shown that
   this leader was neither in the ISR nor eligible.
+- *As seen*: a leader that stood still for less than its session and removed its followers when it went on is a slow
+  broker, too, if no poll showed an ISR without those followers: they are back within half a second.
 - *Two histories*: an incident may have another class if it says which two look alike, and why, and if the other history
   of this very play gives the same transcript (:mod:`twins`). Nothing else is right by saying that it is unsure.
 """
@@ -51,6 +53,21 @@ def could_be_seen(play: Play, expected: ExpectedIncident, effects: Sequence[Effe
         expected.first < at <= expected.end + _AFTER
         for name in touched
         for at, _ in play.met.partitions.get(name, [])[1:]
+    )
+
+
+def is_right_as_seen(play: Play, finding: Finding) -> bool:
+    """Return whether a stalled leader was reported as a slow broker, and no poll showed what it did as a leader."""
+    if finding.expected.kind != "leader_stall" or not finding.reported or play.met is None:
+        return False
+    if {each.kind for each in finding.reported} - {"leader_stall", "slow_follower"}:
+        return False
+    return not any(
+        (part.leader, frozenset(part.isr)) == (entry.leader, frozenset(entry.isr))
+        for entry in play.trace
+        if entry.cause is Cause.LEADER_STALL
+        for at, part in play.met.partitions.get((entry.topic, entry.partition), [])
+        if 0 <= at - (entry.time - START_MICROS) / 1e6 <= _AFTER
     )
 
 
@@ -120,6 +137,7 @@ def polled_result(play: Play, cpu: float) -> Result:
     for one, finding in zip(result["findings"], verdict.findings, strict=True):
         one["could_be_seen"] = could_be_seen(play, finding.expected, effects.of)
         one["alike"] = alike(play, finding)
+        one["right_as_seen"] = is_right_as_seen(play, finding)
     return result | {
         "stratum": stratum_of(play.seed).name,
         "around": drawn_surroundings(play.seed, play.scenario, play.troubles).words(),
