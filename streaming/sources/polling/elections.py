@@ -9,40 +9,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER
 from streaming.sources.polling.conduct import SLOW
 from streaming.sources.polling.view import Explanation
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, Micros
-    from streaming.sources.polling.causes import Step
     from streaming.sources.polling.conduct import Listeners
+    from streaming.sources.polling.fates import Step
 
 
-def election_of(step: Step, listeners: Listeners) -> Explanation | None:
+def election_of(step: Step, listeners: Listeners) -> Explanation | None:  # noqa: PLR0911 - one per kind of election
     """Return the cause of a step by which a broker leads that was not in the ISR, or nobody led before; else None."""
     before, after = step.before, step.after
-    if before is None or after.leader < 0 or after.leader == before.leader:
+    if before is None or after.leader in (NO_LEADER, UNSEEN_LEADER, before.leader):
         return None
-    leader = after.leader
-    if before.leader == NO_LEADER:
-        if leader in before.isr:
-            return Explanation(Cause.UNFENCED, because=f"broker {leader} is back, and was in the ISR")
-        if leader in before.elr:
-            return Explanation(Cause.ELR_ELECTION, because=f"broker {leader} was an eligible leader replica")
-    if leader in before.isr or leader in before.elr:
-        return None
-    if before.last_known_elr == (leader,):
-        return Explanation(
-            Cause.LAST_KNOWN_LEADER, Evidence.AMBIGUOUS, (Cause.LAST_KNOWN_LEADER, Cause.UNCLEAN_ELECTION)
+    leader, nobody_led = after.leader, before.leader == NO_LEADER
+    if leader in before.isr:
+        return (
+            Explanation(Cause.UNFENCED, because=f"broker {leader} is back, and was in the ISR") if nobody_led else None
         )
+    if leader in before.elr:
+        because = f"broker {leader} was an eligible leader replica"
+        return Explanation(Cause.ELR_ELECTION, because=because) if nobody_led else None
+    if before.last_known_elr == (leader,):
+        either = (Cause.LAST_KNOWN_LEADER, Cause.UNCLEAN_ELECTION)
+        return Explanation(Cause.LAST_KNOWN_LEADER, Evidence.AMBIGUOUS, either)
     outside = f"broker {leader} leads, and was neither in the ISR {list(before.isr)} nor eligible to lead"
-    if before.leader == NO_LEADER:
+    if nobody_led:
         return Explanation(Cause.UNCLEAN_ELECTION, because=f"{outside}, while nobody led")
-    for broker in (before.leader, leader):
-        if _was_absent(broker, step.since, step.until, listeners):
-            return Explanation(Cause.UNCLEAN_ELECTION, because=f"{outside}; broker {broker} did not answer meanwhile")
-    return None
+    absent = [each for each in (before.leader, leader) if _was_absent(each, step.since, step.until, listeners)]
+    if not absent:
+        return None
+    because = f"{outside}; broker {absent[0]} did not answer meanwhile"
+    return Explanation(Cause.UNCLEAN_ELECTION, because=because)
 
 
 def _was_absent(broker: BrokerId, since: Micros, until: Micros, listeners: Listeners) -> bool:

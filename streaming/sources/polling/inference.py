@@ -34,8 +34,9 @@ from streaming.contracts.observations import (
     SnapshotReason,
     SourceKind,
 )
-from streaming.sources.polling.causes import Circumstances, Step
+from streaming.sources.polling.causes import Causes
 from streaming.sources.polling.conduct import Listed, Listeners
+from streaming.sources.polling.fates import Fates, Step
 from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
 from streaming.sources.polling.schedule import Intervals, Schedule
 from streaming.sources.polling.view import (
@@ -53,15 +54,18 @@ from streaming.sources.polling.view import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from streaming.sources.polling.view import Explanation
+
 _BLIND: Final = Micros(60_000_000)
 """Views that are further apart are not merely slow: changes may have been missed."""
 
 
 class _Known(NamedTuple):
-    """When a partition was asked about last, and when the answer came."""
+    """When a partition was asked about last, when the answer came, and of which broker."""
 
     asked: Micros
     ended: Micros
+    by: int
 
 
 @dataclass(slots=True)
@@ -96,9 +100,14 @@ class Inference:
         self.intervals = intervals or Intervals()
         self._listeners = Listeners()
         self._schedule = Schedule(self.intervals, self._listeners)
-        self._circumstances = Circumstances(self.intervals, self._listeners)
+        self._fates = Fates(self.intervals, self._listeners)
+        self._causes = Causes(self.intervals, self._listeners, self._fates)
+        self._reported_stopped: set[BrokerId] = set()
+        self._away: set[BrokerId] = set()
+        self._pending: dict[tuple[str, int], tuple[PartitionView, int]] = {}
+        self._quorum_asked: Micros | None = None
         self._view: ClusterView | None = None
-        self._viewed = _Known(Micros(0), Micros(0))
+        self._viewed = _Known(Micros(0), Micros(0), -1)
         self._known: dict[tuple[str, int], _Known] = {}
         self._reports: deque[_Report] = deque()
         self._quorum: QuorumLeader | None = None
@@ -111,7 +120,10 @@ class Inference:
 
     def questions(self, now: Micros) -> list[Question]:
         """Return the questions that are due, each of which is taken for asked."""
-        return [] if self._view is None else self._schedule.questions(now, self._view)
+        due = [] if self._view is None else self._schedule.questions(now, self._view)
+        if self._quorum_asked is None and any(each.ask is Ask.QUORUM for each in due):
+            self._quorum_asked = now
+        return due
 
     @property
     def next_at(self) -> Micros:
@@ -135,20 +147,21 @@ class Inference:
             self._lead(met, met.content)
         elif met.question.ask is Ask.PARTITIONS and met.how is Meeting.ANSWERED and met.content is not None:
             assert not isinstance(met.content, Presence | QuorumLeader)  # noqa: S101 - for the type checker
-            self._compare_some(met.content, _Known(met.asked, met.ended), met.question.broker)  # type: ignore[arg-type]
+            self._compare_some(met.content, _Known(met.asked, met.ended, met.question.broker))  # type: ignore[arg-type]
 
     def _lead(self, met: Met, leader: QuorumLeader) -> None:
         before, answered = self._quorum, self._quorum_answered
         if leader.leader < 0 or (before is not None and leader.epoch < before.epoch):
             return
-        self._quorum_answered = met.ended
-        if met.ended - met.asked > self.intervals.hot or leader != before:
+        waited = met.ended - (self._quorum_asked or met.asked)
+        self._quorum_answered, self._quorum_asked = met.ended, None
+        if waited > self.intervals.hot or leader != before:
             self._schedule.hasten(met.ended)
-        if leader == before and answered is not None and met.ended - met.asked > self.intervals.session // 2:
+        if leader == before and answered is not None and waited > self.intervals.session // 2:
             ended = min([met.ended, *(each.ended for each in self._reports)])
             stall = _Report(answered, ended, controller=leader, silent_since=answered)
             self._reports.appendleft(stall)  # it explains what is held
-            self._circumstances.stalled_until = met.ended
+            self._fates.stalled_until = met.ended
             return
         if leader != before:
             self._quorum = leader
@@ -166,7 +179,7 @@ class Inference:
         """
         if self._view is not None and self._view.cluster_id != view.cluster_id:
             self._forget_cluster()
-        before, known = self._view, _Known(asked, ended)
+        before, known = self._view, _Known(asked, ended, view.answered_by)
         self._missed_changes |= before is not None and ended - self._viewed.ended > max(_BLIND, 2 * self.intervals.poll)
         last = before or remembered
         is_new_log = last is not None and goes_back(last, view)
@@ -196,11 +209,9 @@ class Inference:
                 topics[topic] = {**topics[topic], number: old._replace(reassignment=new.reassignment)}
         return replace(view, topics=topics)
 
-    def _compare_some(
-        self, topics: Mapping[str, Mapping[int, PartitionView]], known: _Known, answered_by: BrokerId
-    ) -> None:
+    def _compare_some(self, topics: Mapping[str, Mapping[int, PartitionView]], known: _Known) -> None:
         before = self._view
-        if before is None or self._listeners.is_listed(answered_by) is False:
+        if before is None or self._listeners.is_listed(BrokerId(known.by)) is False:
             return
         changed: dict[str, dict[int, PartitionView]] = {}
         for topic, parts in topics.items():
@@ -234,12 +245,19 @@ class Inference:
         return new._replace(isr=in_order(new.isr, new.replicas), reassignment=old.reassignment)
 
     def _is_older(self, key: tuple[str, int], old: PartitionView, new: PartitionView, known: _Known) -> bool:
-        """Return whether an answer may be from before what is known: brokers follow the metadata at their own pace."""
+        """Return whether an answer may be from before what is known: brokers follow the metadata at their own pace.
+
+        One that is cut off from the controllers repeats what it saw last. So if an ISR grew, or a leader is there
+        again, another broker has to agree, unless what is known is of the same one.
+        """
         last = self._known.get(key, self._viewed)
         if old.leader_epoch is not None and new.leader_epoch is not None and new.leader_epoch != old.leader_epoch:
             return new.leader_epoch < old.leader_epoch
         is_grown = not set(new.isr) <= set(old.isr) or (old.leader == NO_LEADER != new.leader)
-        return known.asked < last.ended or (is_grown and known.asked - last.ended < self.intervals.hot // 2)
+        if known.by == last.by or not is_grown:
+            return known.asked < last.asked
+        agreed, self._pending[key] = self._pending.get(key), (new, known.by)
+        return known.asked < last.ended or agreed is None or agreed[0] != new or agreed[1] == known.by
 
     def _steps(self, before: ClusterView, after: ClusterView, known: _Known) -> Iterator[Step]:
         for topic, parts in after.topics.items():
@@ -257,7 +275,7 @@ class Inference:
 
     def _noted(self, steps: tuple[Step, ...], ended: Micros) -> None:
         """Note steps as circumstances of each other, and ask more often while there are some."""
-        self._circumstances.note(steps)
+        self._fates.note(steps)
         if steps:
             self._schedule.hasten(ended)
 
@@ -277,6 +295,9 @@ class Inference:
     def take(self, now: Micros, skew: int) -> list[Observation]:
         """Return what is to be published, once its causes are clear or it was held for long enough."""
         observations: list[Observation] = []
+        back = [broker for broker in self._away if not self._listeners.listener(broker).is_absent]
+        if back and not self._reports:
+            observations += self._returned(self._envelope(_Report(now, now), now, skew))
         while self._reports:
             report = self._reports[0]
             is_late = now >= report.ended + self.intervals.hold
@@ -290,8 +311,8 @@ class Inference:
         """Return whether what is said of a report would be the same later."""
         gone = report.listed
         if gone is not None and not gone.is_listed:
-            return self._circumstances.fate(gone.broker, gone.since, gone.until, now) is not None
-        return all(self._circumstances.is_clear(step, now) for step in report.steps)
+            return self._fates.of(gone.broker, gone.since, gone.until, now) is not None
+        return all(self._causes.is_clear(step, now) for step in report.steps)
 
     def _published(self, report: _Report, now: Micros, skew: int) -> list[Observation]:
         envelope = self._envelope(report, now, skew)
@@ -302,49 +323,68 @@ class Inference:
         if report.listed is not None:
             return [self._of_broker(report.listed, envelope, now)]
         assert report.after is not None  # noqa: S101 - for the type checker
-        explained = [(step, self._circumstances.explain(step, now)) for step in report.steps]
-        stopping = [
-            BrokerObserved(**envelope, broker=broker, in_controlled_shutdown=True)
-            for broker in self._circumstances.take_stopped()
-        ]
-        back = self._circumstances.take_back()
-        stopping += [BrokerObserved(**envelope, broker=broker, fenced=True) for broker in back]
-        up_again = [BrokerObserved(**envelope, broker=broker, fenced=False) for broker in back]
+        explained = [(step, self._causes.explain(step, now)) for step in report.steps]
+        before, after = self._brokers_of(report.steps, envelope, now)
         if report.reason is not None:
-            brokers = report.after.brokers
-            of_step = {(step.topic, step.number): why for step, why in explained}
-            return [
-                *stopping,
-                *snapshot(
-                    report.before,
-                    report.after,
-                    envelope,
-                    snapshot_id=f"{self._name}/{envelope['occurred_not_after']}",
-                    reason=report.reason,
-                    is_new_log=report.is_new_log,
-                    deleted=report.deleted,
-                    explained=of_step,
-                    fenced={*back, *(each for each in brokers if self._listeners.is_listed(each) is False)},
-                    stopping=self._circumstances.stopped,
-                ),
-                *up_again,
-            ]
+            return [*before, *self._full(report, report.after, dict(explained), envelope), *after]
         steps = [
             observed_step(step.topic, step.number, report.after, self._at(step, envelope, skew), why)
             for step, why in explained
             if why is not None
         ]
-        return [*stopping, *steps, *up_again] or ([Heartbeat(**envelope)] if report.is_view else [])
+        return [*before, *steps, *after] or ([Heartbeat(**envelope)] if report.is_view else [])
+
+    def _full(
+        self, report: _Report, view: ClusterView, explained: Mapping[Step, Explanation | None], envelope: dict[str, Any]
+    ) -> list[Observation]:
+        assert report.reason is not None  # noqa: S101 - for the type checker
+        unlisted = {broker for broker in view.brokers if self._listeners.is_listed(broker) is False}
+        return snapshot(
+            report.before,
+            view,
+            envelope,
+            snapshot_id=f"{self._name}/{envelope['occurred_not_after']}",
+            reason=report.reason,
+            is_new_log=report.is_new_log,
+            deleted=report.deleted,
+            explained={(step.topic, step.number): why for step, why in explained.items()},
+            fenced=unlisted | self._away,
+            stopping=self._fates.stopped,
+        )
+
+    def _brokers_of(
+        self, steps: tuple[Step, ...], envelope: dict[str, Any], now: Micros
+    ) -> tuple[list[Observation], list[Observation]]:
+        """Return what steps show of brokers, before and after them: those that stop, or were away for a moment."""
+        lost = {broker for step in steps for broker in self._causes.lost_by(step, now)}
+        lost = {broker for broker in lost - self._away if self._listeners.is_listed(broker) is not False}
+        self._away |= lost
+        stopping = self._fates.stopped - self._reported_stopped
+        self._reported_stopped |= stopping
+        before: list[Observation] = [
+            *(BrokerObserved(**envelope, broker=broker, in_controlled_shutdown=True) for broker in sorted(stopping)),
+            *(BrokerObserved(**envelope, broker=broker, fenced=True) for broker in sorted(lost)),
+        ]
+        return before, self._returned(envelope)
+
+    def _returned(self, envelope: dict[str, Any]) -> list[Observation]:
+        """Return the brokers that were taken for lost while they were listed, and answer again."""
+        back = {broker for broker in self._away if not self._listeners.listener(broker).is_absent}
+        back = {broker for broker in back if self._listeners.is_listed(broker) is not False}
+        self._away -= back
+        return [BrokerObserved(**envelope, broker=broker, fenced=False) for broker in sorted(back)]
 
     def _of_broker(self, change: Listed, envelope: dict[str, Any], now: Micros) -> BrokerObserved:
         """Return whether a broker is fenced; of one that is, whether it stopped cleanly."""
         broker = change.broker
+        self._away.discard(broker)
         if change.is_listed:
-            self._circumstances.is_listed_again(broker)
+            self._fates.stopped.discard(broker)
+            self._reported_stopped.discard(broker)
             return BrokerObserved(**envelope, broker=broker, fenced=False)
-        self._circumstances.fate(broker, change.since, change.until, now)
-        self._circumstances.take_stopped()
-        is_stopped = broker in self._circumstances.stopped
+        self._fates.of(broker, change.since, change.until, now)
+        is_stopped = broker in self._fates.stopped
+        self._reported_stopped |= {broker} if is_stopped else set()
         return BrokerObserved(**envelope, broker=broker, fenced=True, in_controlled_shutdown=is_stopped or None)
 
     def _envelope(self, report: _Report, now: Micros, skew: int) -> dict[str, Any]:

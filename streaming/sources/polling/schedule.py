@@ -47,6 +47,7 @@ class Intervals(NamedTuple):
 
 _BYTES_PER_PARTITION: Final = 60
 _BYTES_PER_REPLICA: Final = 12
+_FORGOTTEN: Final = 40 * _SECOND
 _BURST: Final = 4
 """Questions about partitions within the first ``hot`` interval, each to another broker."""
 _BROKERS_ASKED: Final = 3
@@ -58,7 +59,7 @@ class Schedule:
 
     def __init__(self, intervals: Intervals, listeners: Listeners) -> None:
         self._intervals, self._listeners = intervals, listeners
-        self._open: set[tuple[Ask, BrokerId]] = set()
+        self._open: dict[tuple[Ask, BrokerId], Micros] = {}
         self._presence_due: dict[BrokerId, Micros] = {}
         self._quorum_due = self._hot_due = Micros(0)
         self._hot_until = Micros(0)
@@ -69,7 +70,7 @@ class Schedule:
     def meet(self, met: Met) -> None:
         """Note that a question has ended."""
         if met.how is not Meeting.SILENT:
-            self._open.discard((met.question.ask, met.question.broker))
+            self._open.pop((met.question.ask, met.question.broker), None)
 
     def hasten(self, now: Micros) -> None:
         """Ask about partitions at once, a few times in turn, and then each second for a while: something happens."""
@@ -80,8 +81,9 @@ class Schedule:
 
     def questions(self, now: Micros, view: ClusterView) -> list[Question]:
         """Return the questions that are due, each of which is taken for asked."""
+        self._open = {key: asked for key, asked in self._open.items() if now - asked < _FORGOTTEN}
         due = [*self._presence(now, view), *self._quorum(now, view), *self._partitions(now, view)]
-        self._open.update((each.ask, each.broker) for each in due)
+        self._open.update(((each.ask, each.broker), now) for each in due)
         self._listeners.awaiting.update((each.broker, now) for each in due if each.ask is Ask.QUORUM)
         times = [*self._presence_due.values(), self._quorum_due]
         self.next_at = min([*times, self._hot_due] if now < self._hot_until else times)

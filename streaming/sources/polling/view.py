@@ -322,6 +322,7 @@ def observed_step(
         cause=None if why is None else why.cause,
         evidence=None if why is None else why.evidence,
         candidates=() if why is None else why.candidates,
+        because=None if why is None else why.because or None,
     )
 
 
