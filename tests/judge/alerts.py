@@ -22,6 +22,7 @@ from exporters.backtest.evaluation import Firing, firings
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
 from exporters.metrics.catalogue import CATALOGUE
+from streaming.contracts.events import Cause
 from streaming.contracts.observations import Observation
 from tests.judge import false_wakers
 from tests.judge.constancy import Constancy, fired_again
@@ -47,6 +48,7 @@ LONG_TAIL: Final = REDUNDANCY_LOST + TAIL
 _LONG_SHARE: Final = 1 / 6
 _WAKER_SHARE: Final = 1 / 8
 _WAKER_WEIGHTS: Final = [2 if kind == "lost_broker" else 1 for kind in false_wakers.DRAWERS]
+_RECORDS_AT_RISK: Final = frozenset({Cause.UNCLEAN_ELECTION, Cause.LAST_KNOWN_LEADER})
 _HARMFUL: Final = frozenset({"refused", "leaderless", "unclean"})
 
 Result = dict[str, Any]
@@ -156,7 +158,7 @@ def _alerted(seed: int, kinds: tuple[str, ...], *, with_vmalert: bool, is_polled
 def _as_seen(play: Play) -> Result:
     """Require no wake of a polled cluster for unclean elections that no poll could see; one is allowed."""
     judged = judged_harm(play)
-    seen = {one["at"] for one in unclean_elections(play, ()) if one["could_be_seen"]}
+    seen = {one["at"] for one in unclean_elections(play, (), _RECORDS_AT_RISK) if one["could_be_seen"]}
     unseen = tuple(at for at in judged.unclean if play.met is not None and round(at, 2) not in seen)
     if not unseen:
         return {}

@@ -22,7 +22,7 @@ CLASSES: Final = tuple(sorted({row.kind for row in TABLE.outcomes if row.kind is
 
 
 def is_right(one: Result) -> bool:
-    """Return whether the class of a finding is right, as far as polls could show; or names two that nothing tells apart."""
+    """Return whether a class is right, as far as polls could show, or two are named that nothing tells apart."""
     return bool(one["kind_right"]) or bool(one["right_as_seen"]) or is_alike(one)
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from streaming.contracts.events import Cause
@@ -71,11 +71,13 @@ def is_right_as_seen(play: Play, finding: Finding) -> bool:
     )
 
 
-def unclean_elections(play: Play, reported: Sequence[ReportedIncident]) -> list[Result]:
+def unclean_elections(
+    play: Play, reported: Sequence[ReportedIncident], causes: Collection[Cause] = (Cause.UNCLEAN_ELECTION,)
+) -> list[Result]:
     """Give the moments of unclean elections: whether a poll could see one, and whether one was reported."""
     moments: dict[float, list[TraceEntry]] = {}
     for entry in play.trace:
-        if entry.cause is Cause.UNCLEAN_ELECTION and not entry.deleted:
+        if entry.cause in causes and not entry.deleted:
             moments.setdefault((entry.time - START_MICROS) / 1e6, []).append(entry)
     said = [each for each in reported if each.kind == "unclean_election"]
     return [
