@@ -45,7 +45,7 @@ from tests.judge.fleet import fleet_rendered
 from tests.judge.groups.verdicts import is_enough
 from tests.judge.judging import judged, seeds
 from tests.judge.play import played
-from tests.judge.polled.command import judge_polled
+from tests.judge.polls.command import judge_polled
 from tests.judge.pool import CHECKOUT, Commit, all_played, commit
 from tests.judge.quiet import DAYS, errors, lived, quiet_heading, quiet_rendered
 from tests.judge.results import Result, rendered, result_of

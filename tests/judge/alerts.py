@@ -30,8 +30,8 @@ from tests.judge.expected import expectations
 from tests.judge.first_message import Wanted, missing_at, read, texts, without_texts
 from tests.judge.harm import MAY, MUST, REDUNDANCY_LOST, WAKE_WITHIN, Judged, Span, judged_harm
 from tests.judge.play import BATCH_SECONDS, SECOND, START, Batch, Play, played
-from tests.judge.polled.strata import polled
-from tests.judge.polled.verdicts import unclean_elections
+from tests.judge.polls.strata import polled
+from tests.judge.polls.verdicts import unclean_elections
 from tests.judge.severity import CRITICAL, severity
 from tests.judge.steps import Effect
 from tests.judge.vmalert import VMALERT, both_engines

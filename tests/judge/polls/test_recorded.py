@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from streaming.sources.polling.inquiry import Ask
-from tests.judge.polled.recorded_plays import Replay, Seen, recorded, recorded_lists
+from tests.judge.polls.recorded_plays import Replay, Seen, recorded, recorded_lists
 from tests.listeners.recordings import VERSIONS, plays
 
 TOLERANCE_MS: Final = 1_600

@@ -30,9 +30,9 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.model.nodes.broker import Broker
 from streaming.sources.polling.inquiry import Ask, Content, Meeting, Met, Question
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
-from tests.judge.polled.answers import Answers
-from tests.judge.polled.forwarding import resumed_at
-from tests.judge.polled.surroundings import Proxy, Surroundings
+from tests.judge.polls.answers import Answers
+from tests.judge.polls.forwarding import resumed_at
+from tests.judge.polls.surroundings import Proxy, Surroundings
 
 TICK_MS: Final = 50
 """How soon a connection that was closed is noticed, at the latest."""

@@ -27,10 +27,10 @@ from streaming.sources.simulated.source import TraceEntry
 from tests.judge.expected import ExpectedIncident, expectations
 from tests.judge.matching import Finding, ReportedIncident, judged, reported_incidents
 from tests.judge.play import Play
-from tests.judge.polled.monitor import Polling
-from tests.judge.polled.strata import polled, stratum_of
-from tests.judge.polled.surroundings import drawn_surroundings
-from tests.judge.polled.twins import HISTORIES, twin_difference
+from tests.judge.polls.monitor import Polling
+from tests.judge.polls.strata import polled, stratum_of
+from tests.judge.polls.surroundings import drawn_surroundings
+from tests.judge.polls.twins import HISTORIES, twin_difference
 from tests.judge.results import result_of
 from tests.judge.steps import START_MICROS, Effect
 

@@ -15,13 +15,13 @@ from streaming.sources.polling.inquiry import Meeting, Met
 from streaming.sources.polling.metadata import TimedView
 from streaming.sources.polling.schedule import Intervals
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
-from tests.judge.polled.answers import Answers
-from tests.judge.polled.bare import NAME, minima
-from tests.judge.polled.images import Images
-from tests.judge.polled.listeners import TICK_MS, Listeners
-from tests.judge.polled.surroundings import Surroundings
-from tests.judge.polled.transcripts import Transcript
-from tests.judge.polled.views import Views
+from tests.judge.polls.answers import Answers
+from tests.judge.polls.bare import NAME, minima
+from tests.judge.polls.images import Images
+from tests.judge.polls.listeners import TICK_MS, Listeners
+from tests.judge.polls.surroundings import Surroundings
+from tests.judge.polls.transcripts import Transcript
+from tests.judge.polls.views import Views
 
 if TYPE_CHECKING:
     from streaming.model.constants import Constants

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from tests.judge.polled.strata import LEAST
+from tests.judge.polls.strata import LEAST
 from tests.judge.results import NOTHING, classes_table, said_expected, said_reported, share, suspects_table
 from tests.judge.table import TABLE
 
@@ -134,7 +134,7 @@ def polled_rendered(results: Sequence[Result], heading: str, columns: Sequence[C
 
 def _aims(results: Sequence[Result], columns: Sequence[Column]) -> Iterator[str]:
     every = [Figures(results), *(Figures(others) for _, others in columns)]
-    heads = "".join(f" {name} |" for name, _ in columns)
+    heads = "".join(f" {name}, {len(others)} of these plays |" for name, others in columns)
     yield f"| what | aim | found |{heads}"
     yield "|---|---|---|" + "---|" * len(columns)
     for (what, aim, found), *others in zip(*(list(figures.lines()) for figures in every), strict=True):
@@ -169,7 +169,9 @@ def errors_of(result: Result) -> int:
 
     What no poll could see counts only where it lasted; two histories that nothing tells apart do not.
     """
-    count = 2 * len(result["extra"]) + sum(one["could_be_seen"] and not one["reported"] for one in result["unclean"])
+    count: int = 2 * len(result["extra"]) + sum(
+        one["could_be_seen"] and not one["reported"] for one in result["unclean"]
+    )
     for one in result["findings"]:
         is_lasting = bool(one["harm"]) and one["end"] - one["first"] >= LASTING
         count += 4 * (one["is_silent"] and is_lasting) + 2 * one["is_false_alarm"]

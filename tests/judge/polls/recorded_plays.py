@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
@@ -14,10 +15,10 @@ from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Quest
 from streaming.sources.simulated.scenario import Action, Fault, Scenario, TopicPlan
 from streaming.sources.simulated.simulation import WARM_UP_MS
 from tests.judge.play import START, source_of
-from tests.judge.polled.answers import Answers
-from tests.judge.polled.images import Images
-from tests.judge.polled.listeners import TICK_MS, Listeners
-from tests.judge.polled.surroundings import Span, Surroundings
+from tests.judge.polls.answers import Answers
+from tests.judge.polls.images import Images
+from tests.judge.polls.listeners import TICK_MS, Listeners
+from tests.judge.polls.surroundings import Span, Surroundings
 from tests.listeners.recordings import Play
 
 BROKERS: Final = tuple(map(BrokerId, (1, 2, 3)))
@@ -107,9 +108,13 @@ class Replay:
         active = self._simulation.cluster.controllers.active
         for at, text in self._play.steps:
             for fault in faults_of(text, active or BrokerId(-100), len(self._play.data["controllers"])):
-                agenda.at(self._begin + at, lambda fault=fault: self._simulation.inflict(fault))
-        agenda.every(TICK_MS, WARM_UP_MS + TICK_MS, lambda: [each.tick() for each in self._listeners])
+                agenda.at(self._begin + at, partial(self._simulation.inflict, fault))
+        agenda.every(TICK_MS, WARM_UP_MS + TICK_MS, self._tick)
         agenda.every(EVERY_MS, WARM_UP_MS + EVERY_MS, self._ask)
+
+    def _tick(self) -> None:
+        for listeners in self._listeners:
+            listeners.tick()
 
     def _ask(self) -> None:
         for ask, listeners in zip(self.met, self._listeners, strict=True):

@@ -15,7 +15,7 @@ from streaming.sources.simulated.scenario import Scenario
 from tests.judge.faults import DRAWERS
 from tests.judge.judging import seeds
 from tests.judge.play import TAIL_SECONDS, Batch, Play, played, that_can_be
-from tests.judge.polled.monitor import Polling
+from tests.judge.polls.monitor import Polling
 from tests.judge.trouble import Trouble
 
 LEAST: Final = 30
