@@ -38,10 +38,10 @@ from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from streaming.sources.simulated.source import TraceEntry
 from tests.judge.clusters import disagreeing, drawn_cluster
 from tests.judge.faults import DRAWERS, LATER, Stand
-from tests.judge.polled.bare import Poller
-from tests.judge.polled.monitor import Monitor, Polling
-from tests.judge.polled.surroundings import drawn_surroundings
-from tests.judge.polled.transcripts import Transcript
+from tests.judge.polls.bare import Poller
+from tests.judge.polls.monitor import Monitor, Polling
+from tests.judge.polls.surroundings import drawn_surroundings
+from tests.judge.polls.transcripts import Transcript
 from tests.judge.trouble import LOSE_RECORDS, Act, Trouble
 
 SECOND: Final = 1_000_000

@@ -1,4 +1,4 @@
-"""The model's listeners against those of real brokers, as recorded: the same things are met, in the same order, in time.
+"""The model's listeners against those of real brokers, as recorded: the same is met, in the same order, in time.
 
 Times may differ by what chance and the machine of the recording add: a period of heartbeats, a second of a JVM that
 shuts down, and as much of one that starts.
@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from streaming.sources.polling.inquiry import Ask
-from tests.judge.polled.recorded_plays import Replay, Seen, recorded, recorded_lists
+from tests.judge.polls.recorded_plays import Replay, Seen, recorded, recorded_lists
 from tests.listeners.recordings import VERSIONS, plays
 
 TOLERANCE_MS: Final = 1_600

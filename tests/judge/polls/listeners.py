@@ -30,9 +30,9 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.model.nodes.broker import Broker
 from streaming.sources.polling.inquiry import Ask, Content, Meeting, Met, Question
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
-from tests.judge.polled.answers import Answers
-from tests.judge.polled.forwarding import resumed_at
-from tests.judge.polled.surroundings import Proxy, Surroundings
+from tests.judge.polls.answers import Answers
+from tests.judge.polls.forwarding import resumed_at
+from tests.judge.polls.surroundings import Proxy, Surroundings
 
 TICK_MS: Final = 50
 """How soon a connection that was closed is noticed, at the latest."""
@@ -146,7 +146,7 @@ class Listeners:
         """Notice what has happened to connections, and who is silent. Called each ``TICK_MS``."""
         for line in self._lines.values():
             self._follow_losses(line)
-            if line.is_open and self._has_closed(line):
+            if line.is_open and (self._has_closed(line) or self._is_reset(line)):
                 self._lose(line)
             elif line.is_open and line.waiting:
                 self._be_silent(line)
@@ -172,6 +172,11 @@ class Listeners:
         if line.process is None or self._cluster.brokers.get(line.broker) is line.process:
             return False
         return self._is_reached(line.broker) and self.now >= line.resumes_at
+
+    def _is_reset(self, line: _Line) -> bool:
+        """Return whether something between has closed the connection since the last tick."""
+        now = self._seconds()
+        return self._around.resets_within(line.broker, now - TICK_MS / 1_000, now)
 
     def _follow_losses(self, line: _Line) -> None:
         """Let a connection be silent, after packets were lost on it, until TCP sends them again."""

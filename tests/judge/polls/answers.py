@@ -12,8 +12,8 @@ from streaming.model.storage.log import UNDEFINED_OFFSET
 from streaming.sources.polling.inquiry import Ask, Content, Presence, Question, QuorumLeader
 from streaming.sources.polling.view import ClusterView, PartitionView, Reassignment, in_order
 from streaming.sources.simulated.simulation import Simulation
-from tests.judge.polled.forwarding import Forwarding
-from tests.judge.polled.images import Image, Images
+from tests.judge.polls.forwarding import Forwarding
+from tests.judge.polls.images import Image, Images
 
 CLUSTER_ID = ClusterId("judged")
 _WHOLE_TOPIC = -1

@@ -90,7 +90,7 @@ def minima(simulation: Simulation, now: Micros) -> list[Observation]:
         brokers=tuple(map(BrokerId, own)),
         values=tuple(own.values()),
     )
-    return [of_brokers] * bool(own) + [
+    of_topics = [
         ConfigObserved(
             **envelope,
             topic=plan.name,
@@ -100,3 +100,4 @@ def minima(simulation: Simulation, now: Micros) -> list[Observation]:
         )
         for plan in simulation.scenario.topics
     ]
+    return [*([of_brokers] if own else []), *of_topics]

@@ -38,7 +38,8 @@ class Forwarding:
         """Return whether a request that was forwarded at a time is answered now, by the active controller."""
         now, active = self._cluster.now, self._cluster.controllers.active
         former = self._connected.get(broker, active)
-        is_stuck = former in self._cluster.controllers.running and self._is_stuck(broker, former, now)
+        is_running = former is not None and former in self._cluster.controllers.running
+        is_stuck = former is not None and is_running and self._is_stuck(broker, former, now)
         if is_stuck and now - self._stuck_since.setdefault(broker, asked) < REQUEST_TIMEOUT_MS:
             return False
         if active is None or self._cluster.is_paused(active) or self._is_cut(broker, active):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
@@ -14,10 +15,10 @@ from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Quest
 from streaming.sources.simulated.scenario import Action, Fault, Scenario, TopicPlan
 from streaming.sources.simulated.simulation import WARM_UP_MS
 from tests.judge.play import START, source_of
-from tests.judge.polled.answers import Answers
-from tests.judge.polled.images import Images
-from tests.judge.polled.listeners import TICK_MS, Listeners
-from tests.judge.polled.surroundings import Span, Surroundings
+from tests.judge.polls.answers import Answers
+from tests.judge.polls.images import Images
+from tests.judge.polls.listeners import TICK_MS, Listeners
+from tests.judge.polls.surroundings import Span, Surroundings
 from tests.listeners.recordings import Play
 
 BROKERS: Final = tuple(map(BrokerId, (1, 2, 3)))
@@ -29,9 +30,13 @@ _BROKER_STARTS_MS: Final = 1_300
 _ELECTION_MS: Final = 300
 _LONGEST_START_MS: Final = 2_800
 """The topic is created three seconds after the begin of the model."""
-_SIGNALS: Final = {
-    "SIGTERM": Action.STOP, "SIGKILL": Action.KILL, "SIGSTOP": Action.PAUSE, "SIGCONT": Action.RESUME
-}  # fmt: skip
+_ACTIONS: Final = {
+    "gets SIGTERM": Action.STOP,
+    "gets SIGKILL": Action.KILL,
+    "gets SIGSTOP": Action.PAUSE,
+    "gets SIGCONT": Action.RESUME,
+    "is started": Action.START,
+}
 
 
 class Seen(NamedTuple):
@@ -103,9 +108,13 @@ class Replay:
         active = self._simulation.cluster.controllers.active
         for at, text in self._play.steps:
             for fault in faults_of(text, active or BrokerId(-100), len(self._play.data["controllers"])):
-                agenda.at(self._begin + at, lambda fault=fault: self._simulation.inflict(fault))
-        agenda.every(TICK_MS, WARM_UP_MS + TICK_MS, lambda: [each.tick() for each in self._listeners])
+                agenda.at(self._begin + at, partial(self._simulation.inflict, fault))
+        agenda.every(TICK_MS, WARM_UP_MS + TICK_MS, self._tick)
         agenda.every(EVERY_MS, WARM_UP_MS + EVERY_MS, self._ask)
+
+    def _tick(self) -> None:
+        for listeners in self._listeners:
+            listeners.tick()
 
     def _ask(self) -> None:
         for ask, listeners in zip(self.met, self._listeners, strict=True):
@@ -162,9 +171,8 @@ class Replay:
 def _scenario(play: Play) -> Scenario:
     """Give a cluster as the recorded one: its times, and processes that take as long to start."""
     back = next((at for at, text in play.steps if "is started" in text and text.startswith("10")), 0)
-    start_up = (
-        _BROKER_STARTS_MS if not back else play.first(1, "DescribeQuorum", "answered", back) - back - _ELECTION_MS
-    )
+    is_back = play.first(1, "DescribeQuorum", "answered", back)
+    start_up = is_back - back - _ELECTION_MS if back else _BROKER_STARTS_MS
     constants: Constants = replace(
         PRESETS["kraft-4.x"],
         broker_session_timeout_ms=play.session_ms,
@@ -190,27 +198,27 @@ def faults_of(text: str, active: BrokerId, controllers: int) -> list[Fault]:
     """Turn the text of a step into faults of the model; the controller that is named first is its active one."""
     if "has ended" in text:
         return []
-    node = int(text.split(maxsplit=1)[0]) if text.split(maxsplit=1)[0].isdigit() else 0
-    of = BrokerId(node) if node < 100 else active
-    for signal, action in _SIGNALS.items():
-        if f"gets {signal}" in text:
-            return [Fault(at=0, action=action, broker=of)]
-    if "is started" in text:
-        return [Fault(at=0, action=Action.START, broker=of)]
     voters = [BrokerId(-100 - number) for number in range(controllers)]
-    others: list[BrokerId] = []
-    if "from the controllers" in text:
-        others = voters
-    elif "from everybody" in text or "all other nodes" in text:
-        others = [*BROKERS, *voters]
-    elif "from the other brokers" in text:
-        others = [*BROKERS]
-    elif "from broker 1" in text:
-        others = [BrokerId(1)]
-    if "is cut off" in text:
-        return [Fault(at=0, action=Action.CUT, link=(of, other)) for other in others if other != of]
     if "network is whole" in text:
         every = [*BROKERS, *voters]
         pairs = [(one, other) for place, one in enumerate(every) for other in every[place + 1 :]]
         return [Fault(at=0, action=Action.MEND, link=pair) for pair in pairs]
-    raise ValueError(f"no fault of the model is: {text}")
+    node = int(text.split(maxsplit=1)[0])
+    of = BrokerId(node) if node < 100 else active
+    if "is cut off" in text:
+        (others,) = (those for what, those in _beyond(voters).items() if f"from {what}" in text)
+        return [Fault(at=0, action=Action.CUT, link=(of, other)) for other in others if other != of]
+    action = next(action for said, action in _ACTIONS.items() if said in text)
+    return [Fault(at=0, action=action, broker=of)]
+
+
+def _beyond(voters: list[BrokerId]) -> dict[str, list[BrokerId]]:
+    """Give whom a cut separates a node from, as a step names them."""
+    return {
+        "the controllers": voters,
+        "everybody": [*BROKERS, *voters],
+        "all other nodes": [*BROKERS, *voters],
+        "the other brokers": [*BROKERS],
+        "broker 1": [BrokerId(1)],
+        "the recorder": [],
+    }
