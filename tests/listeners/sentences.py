@@ -325,13 +325,14 @@ SENTENCES: Final = (
         lambda play: all(_elected(play) <= _new_quorum(play, node) < _elected(play) + 1500 for node in (1, 2, 3)),
     ),
     Sentence(
-        "When the former active controller hangs or is cut off, a DescribeQuorum that waits stays silent although "
-        "there is a new one, until the former one is back; the metadata offset of the brokers moves again as soon as "
-        "there is one.",
+        "When the former active controller hangs or is cut off, DescribeQuorum through the brokers stays silent "
+        "although there is a new one, whenever it was asked, until the former one is back; the metadata offset of the "
+        "brokers moves again within 3 s.",
         ("controller_freeze", "controller_cut"),
         lambda play: all(
             play.steps[-1][0] < _new_quorum(play, node)
-            and _elected(play) <= play.first(node, "image", "moves", _elected(play)) < _elected(play) + 1500
+            and play.steps[-1][0] < play.first(node, "new DescribeQuorum", "answered", 500)
+            and _elected(play) <= play.first(node, "image", "moves", _elected(play)) < _elected(play) + 3000
             for node in (1, 2, 3)
             if node in _reached(play)
         ),
@@ -367,5 +368,32 @@ SENTENCES: Final = (
         ("two_brokers", "elr_election"),
         _elr_below_min_isr,
         ("4.4", "4.3"),
+    ),
+    Sentence(
+        "A broker that is unregistered is in no list of fenced brokers any more.",
+        ("unregister",),
+        lambda play: all(
+            answer["fenced"] == []
+            for node in _OTHERS
+            for at, answer in play.answers(node, "DescribeCluster")
+            if play.written(unregister=3) + _NEXT_MS < at < play.written(register=3)
+        ),
+        ("4.4", "4.3"),
+    ),
+    Sentence(
+        "A preferred election changes the leader and the leader epoch of a partition, and nothing else.",
+        ("preferred_elections",),
+        lambda play: all(
+            set(record) == {"partition", "leader"} for at, record in play.records() if "partition" in record and at >= 0
+        ),
+    ),
+    Sentence(
+        "A broker without a replica answers ListOffsets with replica id -2 by error 6 (NOT_LEADER_OR_FOLLOWER): from "
+        "the end of a reassignment on, and until its beginning.",
+        ("reassignment",),
+        lambda play: (
+            [answer.get("moved-0") for _, answer in play.answers(3, "ListOffsets")]
+            == [{"error": 6}, None, {"error": 6}]
+        ),
     ),
 )
