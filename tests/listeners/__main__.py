@@ -3,6 +3,7 @@
 --version V    of Kafka: 4.4, 4.3 or 3.9 (4.4)
 --faults A,B   only these, in this order
 --show FAULT   print a recorded play instead
+--table        print the figures of README.md instead
 
 Each play replaces the one of its name in tests/fixtures/listeners.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.listeners.faults import FAULTS, KEEPS_LEADERS
+from tests.listeners.figures import table
 from tests.listeners.network import Network, enter
 from tests.listeners.recordings import keep, plays
 from tests.listeners.stage import ListenerStage, nodes_of
@@ -57,7 +59,11 @@ def main() -> int:
     options.add_argument("--version", choices=("4.4", "4.3", "3.9"), default="4.4")
     options.add_argument("--faults", default=",".join(FAULTS))
     options.add_argument("--show")
+    options.add_argument("--table", action="store_true")
     given = options.parse_args()
+    if given.table:
+        sys.stdout.write(table())
+        return 0
     if given.show:
         show(given.version, given.show)
         return 0

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -99,6 +99,34 @@ class Play:
                 if at >= since and "partition" in record and "isr" in record and broker not in record["isr"]
             ),
             NEVER,
+        )
+
+    def unlisted(self, broker: int, others: Iterable[int]) -> int:
+        """Return when all others had ceased to list a broker."""
+        return max(
+            next(
+                (
+                    at
+                    for at, answer in self.answers(node, "DescribeCluster")
+                    if at > 0 and broker not in answer["listed"]
+                ),
+                NEVER,
+            )
+            for node in others
+        )
+
+    def late(self, broker: int, others: Iterable[int]) -> int:
+        """Return when a broker was first late as an observer of the quorum, by what the others answer."""
+        return min(
+            next(
+                (
+                    at
+                    for at, answer in self.answers(node, "DescribeQuorum")
+                    if at > 0 and broker in answer.get("late", ())
+                ),
+                NEVER,
+            )
+            for node in others
         )
 
 

@@ -41,19 +41,11 @@ def _closed(play: Play) -> int:
 
 
 def _unlisted(play: Play) -> int:
-    """Return when all other brokers have ceased to list broker 3."""
-    return max(
-        next((at for at, answer in play.answers(node, "DescribeCluster") if 3 not in answer["listed"]), NEVER)
-        for node in _OTHERS
-    )
+    return play.unlisted(3, _OTHERS)
 
 
 def _late(play: Play) -> int:
-    """Return when the quorum first has broker 3 as an observer that is late."""
-    return min(
-        next((at for at, answer in play.answers(node, "DescribeQuorum") if 3 in answer.get("late", ())), NEVER)
-        for node in _OTHERS
-    )
+    return play.late(3, _OTHERS)
 
 
 def _is_expired(play: Play) -> bool:
