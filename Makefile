@@ -5,7 +5,6 @@ PYTHON ?= python3
 VENV ?= .venv
 FOR ?=
 RUNS ?= 50
-PLAYS ?= 2000
 WORKERS ?= 2
 SAMPLE ?= 300
 CASES ?= 1000000
@@ -143,8 +142,8 @@ chaos-kafka: $(DEV_READY) jars ## random faults of a real Kafka, and whether the
 drill: $(DEV_READY) jars ## ten faults of a real Kafka, and whether each is reported as what it was: FAULTS=A,B
 	@$(BIN)/python -m tests.drill $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
 
-judge: $(DEV_READY) ## random faults that no rule was tuned to: what is reported of them against the model: PLAYS=2000
-	@$(BIN)/python -m tests.judge --plays $(PLAYS) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+judge: $(DEV_READY) ## random faults that no rule was tuned to: what is reported of them against the model: PLAYS=2000, ARGS=--polled
+	@$(BIN)/python -m tests.judge $(if $(PLAYS),--plays $(PLAYS)) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 fuzz: $(DEV_READY) ## damaged frames, records, observations, responses, pages and configurations: CASES=1000000, SEED=N
 	@$(BIN)/python -m tests.fuzz --cases $(CASES) $(if $(SEED),--seed $(SEED)) $(ARGS)

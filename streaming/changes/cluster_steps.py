@@ -227,10 +227,10 @@ def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerS
         for column, name in _REPORTED.items()
         if is_new or getattr(observed, name) is not None
     }
-    if observed.source_kind is SourceKind.POLL:
-        # A broker lists the brokers it takes for alive, and ISRs name others: that is all that a poll reports. What the
-        # metadata log said of an earlier shutdown is not known to hold any more.
-        reported |= {"is_fenced": False, "is_shutting_down": None}
+    if observed.source_kind is SourceKind.POLL and not observed.fenced:
+        # Brokers list those that they take for alive, and ISRs name others. What the metadata log, or a poll before,
+        # said of an earlier shutdown is not known to hold any more.
+        reported |= {"is_fenced": False, "is_shutting_down": observed.in_controlled_shutdown}
     offset = observed.metadata_offset
     return with_return(
         current._replace(

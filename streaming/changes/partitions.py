@@ -337,17 +337,25 @@ def is_unclean(before: PartitionState, after: PartitionState, cause: Cause | Non
     return cause in _UNCLEAN or (after.leader_recovering and (is_other or not before.leader_recovering))
 
 
-def events_between(
-    before: PartitionState, after: PartitionState, isr: IsrStep, cause: Cause | None, missed: int
+def events_between(  # noqa: PLR0913, PLR0917 - two states, and what the source said of the step
+    before: PartitionState,
+    after: PartitionState,
+    isr: IsrStep,
+    cause: Cause | None,
+    missed: int,
+    because: str | None = None,
 ) -> Iterator[PendingEvent]:
-    """Yield the events between two states of one partition, a consequence after its cause."""
+    """Yield the events between two states of one partition, a consequence after its cause.
+
+    ``because``: the evidence in words, which stands with the first event that it explains.
+    """
     if missed:
         yield EventKind.CHANGES_MISSED, None, f"{missed} changes were not seen"
     if isr.left:
-        yield EventKind.ISR_SHRINK, isr.left[0] if len(isr.left) == 1 else None, None
+        yield EventKind.ISR_SHRINK, isr.left[0] if len(isr.left) == 1 else None, because
     if isr.joined:
         yield EventKind.ISR_EXPAND, isr.joined[0] if len(isr.joined) == 1 else None, None
-    yield from _of_leader(before, after, cause)
+    yield from _of_leader(before, after, cause, because)
     yield from _of_health(before, after)
     yield from _of_reassignment(before, after)
     if before.min_isr_configured != after.min_isr_configured:
@@ -364,11 +372,13 @@ def events_of_first(after: PartitionState) -> Iterator[PendingEvent]:
     yield from _of_health(healthy, after)
 
 
-def _of_leader(before: PartitionState, after: PartitionState, cause: Cause | None) -> Iterator[PendingEvent]:
+def _of_leader(
+    before: PartitionState, after: PartitionState, cause: Cause | None, because: str | None
+) -> Iterator[PendingEvent]:
     if is_leader_changed(before, after):
-        yield EventKind.LEADER_CHANGE, None if after.leader < 0 else after.leader, None
+        yield EventKind.LEADER_CHANGE, None if after.leader < 0 else after.leader, because
     if is_unclean(before, after, cause):
-        yield EventKind.UNCLEAN_ELECTION, after.leader, None
+        yield EventKind.UNCLEAN_ELECTION, after.leader, because
 
 
 def _of_health(before: PartitionState, after: PartitionState) -> Iterator[PendingEvent]:

@@ -332,7 +332,9 @@ def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -
             missed=missed,
             left_isr=isr.left,
             joined_isr=isr.joined,
-            events=with_event_ids(_identity(after), events_between(before, after, isr, cause, missed)),
+            events=with_event_ids(
+                _identity(after), events_between(before, after, isr, cause, missed, observed.because)
+            ),
             before=before,
             after=after,
         )

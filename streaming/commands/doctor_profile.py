@@ -26,7 +26,8 @@ from streaming.sources.permissions import (
 )
 from streaming.sources.polling.reassignments import listed
 from streaming.sources.protocol.addresses import Address
-from streaming.sources.protocol.connection import Resource, describe_configs, dialer
+from streaming.sources.protocol.config_messages import Resource, describe_configs
+from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
 from streaming.sources.services import service_of
 

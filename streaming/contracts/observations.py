@@ -135,7 +135,8 @@ class PartitionObserved(Observation):
 
     A poll has no partition epoch or metadata position, reassignments only if it ``reports_reassignments``, and eligible
     leader replicas (ELR) only if it ``reports_elr``.
-    ``cause`` is what the source can prove about the step; None in full reports.
+    ``cause`` is what the source can prove about the step; None in full reports. ``because`` is the evidence in words
+    of a cause that a poll infers, and says what it cannot know.
     """
 
     kind: ClassVar[str] = "partition"
@@ -161,6 +162,7 @@ class PartitionObserved(Observation):
     cause: Cause | None = None
     evidence: Evidence | None = None
     candidates: tuple[Cause, ...] = ()
+    because: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a partition without identity or replicas; odd states are for the protocol checks."""

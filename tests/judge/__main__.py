@@ -1,12 +1,17 @@
 """``python -m tests.judge``: is what isrwatch says of incidents right? Plays that nobody has seen, against the model.
 
---plays N    so many plays (2,000)
+--plays N    so many plays (2,000; with --polled 660, and further ones until each class has 30 incidents)
 --seed S     draws them from S, for development; else from the id of the commit that is checked out
 --kinds A,B  these faults in every play: one, or two
 --workers N  so many at once (one for each core)
 --resume     goes on where the same command was stopped
 --write      writes the tables to docs/judge.md
 --play S     plays the seed S alone, with -v its timeline, too
+--polled     plays clusters without a readable metadata log, by fault; the page is docs/judge_polled.md
+--interval S   reads their metadata each S seconds (5)
+--bare         reads their metadata, and asks nothing else
+--transcripts S  prints everything that was met in the play of the seed S
+--compare S    plays both histories that the incidents of the seed S name, and compares their transcripts
 --slow       plays slow brokers, and what only looks like one, instead; the page is docs/judge_slow_brokers.md
 --alerts     judges whom the committed alerts wake, instead; the page is docs/judge_alerts.md
 --vmalert    the same, and compares what vmalert makes of each play
@@ -21,15 +26,11 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
-import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -43,24 +44,17 @@ from tests.judge.fleet import fleet_rendered
 from tests.judge.groups.verdicts import is_enough
 from tests.judge.judging import judged, seeds
 from tests.judge.play import played
+from tests.judge.polled.command import judge_polled
+from tests.judge.pool import CHECKOUT, Commit, all_played, commit
 from tests.judge.quiet import DAYS, errors, lived, quiet_heading, quiet_rendered
 from tests.judge.results import Result, rendered, result_of
 from tests.judge.slow_results import slow_judged, slow_rendered
 from tests.judge.timeline import timeline
 from tests.judge.vmalert import VMALERT, vmalert_rendered
 
-CHECKOUT: Final = Path(__file__).parents[2]
 ALERTS_PAGE: Final = CHECKOUT / "docs" / "judge_alerts.md"
+PLAYS: Final = 2_000
 QUIET_PAGE: Final = CHECKOUT / "docs" / "judge_quiet.md"
-_STEP: Final = 50
-
-
-class Commit(NamedTuple):
-    """What is judged."""
-
-    name: str
-    date: str
-    is_changed: bool
 
 
 class Kind(NamedTuple):
@@ -68,32 +62,24 @@ class Kind(NamedTuple):
 
     prefix: str
     page: Path
-    judged: Callable[[int, tuple[str, ...]], Result]
+    judged: Callable[..., Result]
     rendered: Callable[[list[Result], Commit, str | None], str]
-
-
-def commit() -> Commit:
-    """Read what is checked out; whether the rules were changed since."""
-    name, date = _git("show", "--no-patch", "--format=%H %cs", "HEAD").split()
-    return Commit(
-        name, date, bool(_git("status", "--porcelain", "--", "streaming", "exporters", "dashboards", "tests/judge"))
-    )
-
-
-def _git(*arguments: str) -> str:
-    ran = subprocess.run(["git", *arguments], cwd=CHECKOUT, check=True, capture_output=True, text=True)
-    return ran.stdout.strip()
 
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--plays", type=int, default=2_000)
+    options.add_argument("--plays", type=int)
     options.add_argument("--seed")
     options.add_argument("--kinds", default="", help=", ".join((*DRAWERS, *WAKERS)))
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options.add_argument("--resume", action="store_true")
     options.add_argument("--write", action="store_true")
     options.add_argument("--play", type=int)
+    options.add_argument("--polled", dest="kind", action="store_const", const="polled")
+    options.add_argument("--interval", type=float, default=5.0)
+    options.add_argument("--bare", action="store_true")
+    options.add_argument("--transcripts", type=int)
+    options.add_argument("--compare", type=int)
     options.add_argument("--slow", dest="kind", action="store_const", const="slow", default="incidents")
     options.add_argument("--alerts", dest="kind", action="store_const", const="alerts")
     options.add_argument("--vmalert", dest="kind", action="store_const", const="vmalert")
@@ -103,6 +89,8 @@ def main() -> int:
     given = options.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: no process stays behind
     kinds = tuple(filter(None, given.kinds.split(",")))
+    if given.kind == "polled":
+        return judge_polled(given, kinds)
     if given.play is not None:
         show = _show_alerts if given.kind in {"alerts", "vmalert"} else _play_one
         return show(given.play, kinds, is_verbose=given.verbose)
@@ -111,7 +99,8 @@ def main() -> int:
     of, kind = commit(), KINDS[given.kind]
     name = f"{kind.prefix}{of.name[:12]}-{given.seed or 'unseen'}{''.join(f'-{each}' for each in kinds)}.jsonl"
     path = CHECKOUT / "build" / "judge" / name
-    results = _all(path, list(seeds(given.seed or of.name, given.plays)), kinds, given)
+    wanted = list(seeds(given.seed or of.name, given.plays or PLAYS))
+    results = all_played(path, wanted, partial(kind.judged, kinds=kinds), given)
     page = kind.rendered(results, of, given.seed)
     print(page)
     if given.write:
@@ -133,58 +122,6 @@ def _quiet(given: argparse.Namespace) -> int:
     if given.write:
         QUIET_PAGE.write_text(page, encoding="utf-8")
     return any(map(errors, results)) or not is_enough(results)
-
-
-def _all(path: Path, wanted: list[int], kinds: tuple[str, ...], given: argparse.Namespace) -> list[Result]:
-    """Play what is missing, and append each result to the file as it comes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    done = _read(path) if given.resume else {}
-    if not given.resume:
-        path.unlink(missing_ok=True)
-    missing = [seed for seed in wanted if seed not in done]
-    print(f"{len(missing)} plays to go, {len(wanted) - len(missing)} done; {path}", file=sys.stderr, flush=True)
-    began = time.monotonic()
-    context = multiprocessing.get_context("forkserver")
-    pool = ProcessPoolExecutor(given.workers, mp_context=context)
-    with closing_at_once(pool), path.open("a", encoding="utf-8") as file:
-        running = [pool.submit(KINDS[given.kind].judged, seed, kinds) for seed in missing]
-        for number, each in enumerate(as_completed(running), start=1):
-            result = each.result()
-            done[result["seed"]] = result
-            file.write(json.dumps(result) + "\n")
-            file.flush()
-            if number % _STEP == 0 or number == len(missing):
-                wrong = sum(bool("failed" in one or one.get("errors")) for one in done.values())
-                rest = (time.monotonic() - began) / number * (len(missing) - number)
-                print(
-                    f"{len(done)} played, {wrong} with an error, {rest / 60:.0f} min to go", file=sys.stderr, flush=True
-                )
-    return [done[seed] for seed in wanted]
-
-
-@contextmanager
-def closing_at_once(pool: ProcessPoolExecutor) -> Iterator[None]:
-    """End the processes of a pool, too, when this one is stopped: what they play is lost, what was played is not."""
-    try:
-        yield
-    except BaseException:
-        for process in list(pool._processes.values()):
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _read(path: Path) -> dict[int, Result]:
-    """Read results; the last line may have been cut off."""
-    results = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            result = json.loads(line)
-        except ValueError:
-            continue
-        results[result["seed"]] = result
-    return results
 
 
 def _page(results: list[Result], of: Commit, seed: str | None) -> str:

@@ -27,6 +27,7 @@ from streaming.contracts.observations import CauseRevised, Channel, Observation
 from streaming.contracts.state import ClusterState, SourceState
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import incident_row, rows_of
+from streaming.model.controller.metadata_writer import Commit
 from streaming.model.invariants.ghost import Loss
 from streaming.model.messages.network import CONTROLLER
 from streaming.model.messages.registrations import PartitionRegistration
@@ -37,7 +38,10 @@ from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from streaming.sources.simulated.source import TraceEntry
 from tests.judge.clusters import disagreeing, drawn_cluster
 from tests.judge.faults import DRAWERS, LATER, Stand
-from tests.judge.polled import Poller
+from tests.judge.polled.bare import Poller
+from tests.judge.polled.monitor import Monitor, Polling
+from tests.judge.polled.surroundings import drawn_surroundings
+from tests.judge.polled.transcripts import Transcript
 from tests.judge.trouble import LOSE_RECORDS, Act, Trouble
 
 SECOND: Final = 1_000_000
@@ -98,7 +102,9 @@ class Play:
     """What was played, what the model did, and what isrwatch said.
 
     Attributes:
-        is_polled: isrwatch saw polls instead of the metadata log.
+        polling: how isrwatch polled the cluster instead of reading its metadata log; None: it read that.
+        met: what it met then.
+        source_seed: of the model.
         trace: of the model: every step of every partition, with its true cause.
         before: every partition before the first step; ``topics`` their names.
         losses: of acknowledged records, in plays in which there may be some.
@@ -111,7 +117,7 @@ class Play:
 
     seed: int
     preset: str
-    is_polled: bool
+    polling: Polling | None
     scenario: Scenario
     troubles: tuple[Trouble, ...]
     begin: float
@@ -125,9 +131,18 @@ class Play:
     incidents: list[dict[str, Any]] = field(default_factory=list)
     causes: dict[CauseKey, GivenCause] = field(default_factory=dict)
     offsets: dict[CauseKey, int | None] = field(default_factory=dict)
+    met: Transcript | None = None
+    source_seed: int = 0
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether isrwatch saw polls instead of the metadata log."""
+        return self.polling is not None
 
 
-def source_of(scenario: Scenario, seed: int, *, watched: bool = False) -> SimulatedSource:
+def source_of(
+    scenario: Scenario, seed: int, *, watched: bool = False, on_commit: Callable[[Commit], None] | None = None
+) -> SimulatedSource:
     return SimulatedSource(
         scenario,
         seed=seed,
@@ -136,6 +151,7 @@ def source_of(scenario: Scenario, seed: int, *, watched: bool = False) -> Simula
         name="metadata_log:judge",
         epoch=Micros(START),
         watched=watched,
+        on_commit=on_commit,
     )
 
 
@@ -156,8 +172,14 @@ def stand_of(random: Random, source: SimulatedSource, scenario: Scenario) -> Sta
     )
 
 
-def played(
-    seed: int, kinds: tuple[str, ...] = (), watch: Callable[[Batch], None] | None = None, tail: float = TAIL_SECONDS
+def played(  # noqa: PLR0913 - what is drawn, and how it is looked at
+    seed: int,
+    kinds: tuple[str, ...] = (),
+    watch: Callable[[Batch], None] | None = None,
+    tail: float = TAIL_SECONDS,
+    *,
+    polling: Polling | None = None,
+    fits: Callable[[Scenario, tuple[Trouble, ...]], bool] | None = None,
 ) -> Play:
     """Play a seed.
 
@@ -166,6 +188,8 @@ def played(
         kinds: these faults instead of drawn ones.
         watch: gets what each micro-batch commits.
         tail: seconds after the last act.
+        polling: the cluster is polled, in this way; else the seed says whether it is, in the usual one.
+        fits: which clusters and faults are wanted; others are drawn until some fit.
     """
     random = Random(f"{seed} judge")
     for draw in range(_DRAWS):
@@ -173,30 +197,56 @@ def played(
         cluster = drawn_cluster(random, wanted)
         if (apart := Random(f"{seed} files of brokers")).random() < _DISAGREEING_SHARE:
             cluster = cluster._replace(scenario=disagreeing(apart, cluster.scenario))
-        source = source_of(cluster.scenario, seed * _DRAWS + draw, watched=not LOSE_RECORDS.isdisjoint(wanted))
+        commits = list[Commit]()
+        watched = not LOSE_RECORDS.isdisjoint(wanted)
+        source_seed = seed * _DRAWS + draw
+        source = source_of(cluster.scenario, source_seed, watched=watched, on_commit=commits.append)
         troubles = _troubles(random, source, cluster.scenario, wanted)
-        if troubles is not None:
+        if troubles is not None and (fits is None or fits(cluster.scenario, troubles)):
+            is_polled = random.random() < _POLLED_SHARE
             seconds = max(act.at for trouble in troubles for act in trouble.acts) + tail
             play = Play(
                 seed=seed,
                 preset=cluster.preset,
-                is_polled=random.random() < _POLLED_SHARE,
+                polling=polling or (Polling() if is_polled else None),
                 scenario=cluster.scenario,
                 troubles=troubles,
                 begin=min(trouble.begin for trouble in troubles),
                 seconds=math.ceil(seconds + cluster.scenario.constants.replica_lag_time_max_ms / 1_000),
                 before=source.partitions(),
                 topics=topics_of(source),
+                source_seed=source_seed,
             )
-            run(play, source, watch)
+            run(play, source, watch, commits=commits)
             return play
     raise ValueError(f"no cluster on which {wanted} can happen")
+
+
+def played_again(play: Play, troubles: tuple[Trouble, ...]) -> Play:
+    """Play the same cluster with other faults, for as long."""
+    commits = list[Commit]()
+    watched = any(one.kind in LOSE_RECORDS for one in troubles)
+    source = source_of(play.scenario, play.source_seed, watched=watched, on_commit=commits.append)
+    other = Play(
+        seed=play.seed,
+        preset=play.preset,
+        polling=play.polling,
+        scenario=play.scenario,
+        troubles=troubles,
+        begin=play.begin,
+        seconds=play.seconds,
+        before=source.partitions(),
+        topics=topics_of(source),
+        source_seed=play.source_seed,
+    )
+    run(other, source, commits=commits)
+    return other
 
 
 def _kinds(random: Random) -> tuple[str, ...]:
     first = [kind for kind in DRAWERS if kind not in LATER]
     weights = [DRAWERS[kind][0] for kind in first]
-    return _that_can_be(tuple(random.choices(first, weights, k=random.choice((1, 2)))))
+    return that_can_be(tuple(random.choices(first, weights, k=random.choice((1, 2)))))
 
 
 def _with_later(random: Random, kinds: tuple[str, ...]) -> tuple[str, ...]:
@@ -205,10 +255,10 @@ def _with_later(random: Random, kinds: tuple[str, ...]) -> tuple[str, ...]:
     if random.random() >= share * len(kinds):
         return kinds
     (later,) = random.choices([*LATER], [DRAWERS[kind][0] for kind in LATER])
-    return _that_can_be((later, *kinds[1:]))
+    return that_can_be((later, *kinds[1:]))
 
 
-def _that_can_be(kinds: tuple[str, ...]) -> tuple[str, ...]:
+def that_can_be(kinds: tuple[str, ...]) -> tuple[str, ...]:
     is_one = not _ON_EVERYBODY.isdisjoint(kinds[1:]) or len(_OF_CONTROLLERS.intersection(kinds)) > 1
     return kinds[:1] if is_one else kinds
 
@@ -240,14 +290,18 @@ def _begin(random: Random, earlier: list[Trouble]) -> float:
 
 
 def run(
-    play: Play, source: SimulatedSource, watch: Callable[[Batch], None] | None = None, sees: Sees | None = None
+    play: Play,
+    source: SimulatedSource,
+    watch: Callable[[Batch], None] | None = None,
+    sees: Sees | None = None,
+    commits: Sequence[Commit] = (),
 ) -> None:
     """Play it, and put into it what happened and what isrwatch said of what a collector saw."""
     simulation = source.simulation
     for act in sorted((act for trouble in play.troubles for act in trouble.acts), key=lambda act: act.at):
         simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(do, source, act))
     simulation.agenda.every(_LOOK_MS, WARM_UP_MS, partial(_look, play, simulation))
-    job, poller = JobOfPlay(), Poller(simulation) if play.is_polled else None
+    job, poller = JobOfPlay(), _poller(play, simulation, commits)
     for second in range(BATCH_SECONDS, math.ceil(play.seconds) + BATCH_SECONDS, BATCH_SECONDS):
         now = Micros(START + second * SECOND)
         seen = list(source.poll(now))
@@ -259,6 +313,16 @@ def run(
             watch(batch)
     play.trace, play.losses = source.trace(), source.losses()
     play.incidents = job.incidents_of_their_own()
+
+
+def _poller(play: Play, simulation: Simulation, commits: Sequence[Commit]) -> Poller | Monitor | None:
+    """Give what polls the cluster of a play, None where its metadata log is read."""
+    if play.polling is None or play.polling.is_bare:
+        return None if play.polling is None else Poller(simulation)
+    around = drawn_surroundings(play.seed, play.scenario, play.troubles)
+    monitor = Monitor(simulation, commits, around, seed=play.seed, origin=Micros(START), polling=play.polling)
+    play.met = monitor.transcript
+    return monitor
 
 
 class JobOfPlay:

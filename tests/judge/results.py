@@ -143,7 +143,8 @@ def confusion(results: Iterable[Result]) -> Counter[tuple[str, str]]:
 def rendered(results: Sequence[Result], heading: str) -> str:
     polled = [result for result in results if result["is_polled"]]
     results = [result for result in results if not result["is_polled"]]
-    parts = [heading, *_aims(results), "", *_classes(results), "", *_suspects(results), "", *_cause_table(results), ""]
+    classes, suspects = classes_table(confusion(results)), suspects_table(results)
+    parts = [heading, *_aims(results), "", *classes, "", *suspects, "", *_cause_table(results), ""]
     return "\n".join([*parts, *_polled(polled), "", *_worst(results), ""])
 
 
@@ -186,8 +187,8 @@ def _aims(results: Sequence[Result]) -> Iterator[str]:
     yield f"| ISR removals that the judge itself cannot explain | 0 | {unexplained} |"
 
 
-def _classes(results: Sequence[Result]) -> Iterator[str]:
-    counts = confusion(results)
+def classes_table(counts: Counter[tuple[str, str]]) -> Iterator[str]:
+    """Write what was taken for what, from counts of (expected, reported)."""
     reported = sorted({column for _, column in counts} - {MISSED, NOTHING})
     columns = [*reported, NOTHING, MISSED]
     yield "### Classes: a row is what it was, a column what it was reported as"
@@ -201,7 +202,8 @@ def _classes(results: Sequence[Result]) -> Iterator[str]:
         yield f"| {true} | {recall} | {precision} | " + " | ".join(str(count or "") for count in row) + " |"
 
 
-def _suspects(results: Sequence[Result]) -> Iterator[str]:
+def suspects_table(results: Sequence[Result]) -> Iterator[str]:
+    """Write of each class how often the right brokers were blamed."""
     yield "### Suspects, by class"
     yield ""
     yield "| class | right | a suspect missing | a suspect too many | both |"
@@ -258,15 +260,17 @@ def _worst(results: Sequence[Result]) -> Iterator[str]:
     yield "| seed | preset | faults | expected | reported | errors |"
     yield "|---:|---|---|---|---|---:|"
     for result in wrong[:_WORST]:
-        said = (result["preset"], "; ".join(result["faults"]), _said_expected(result), _said_reported(result))
+        said = (result["preset"], "; ".join(result["faults"]), said_expected(result), said_reported(result))
         yield f"| {result['seed']} | {' | '.join(said)} | {result['errors']} |"
 
 
-def _said_expected(result: Result) -> str:
+def said_expected(result: Result) -> str:
+    """Write the incidents that ought to be reported of a play."""
     return "; ".join(f"{one['expected']} {one['must']}" for one in result["findings"]) or NOTHING
 
 
-def _said_reported(result: Result) -> str:
+def said_reported(result: Result) -> str:
+    """Write the incidents that were reported."""
     reported = {id(each): each for one in result["findings"] for each in one["reported"]}
     every = [*reported.values(), *result["extra"]]
     said = "; ".join(f"{each['kind']} {each['suspects']}" for each in every) or NOTHING

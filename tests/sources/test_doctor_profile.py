@@ -12,7 +12,7 @@ from streaming.commands import doctor_log
 from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_machine import Status
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.evidence import IDENTITY, LOG_ENDS, POLLED_EVIDENCE, QUORUM, TIMES, losses
+from streaming.sources.evidence import FENCED_BROKERS, IDENTITY, LOG_ENDS, POLLED_EVIDENCE, QUORUM, TIMES, losses
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPICS, PERMISSIONS
 from streaming.sources.services import AIVEN, CONFLUENT_CLOUD, MSK, SERVICES, STRIMZI, service_of
 from tests.plugins.fake_kafka import FakeKafka
@@ -96,6 +96,7 @@ def test_a_cluster_that_is_polled_by_choice_is_told_what_its_brokers_do_not_have
 ) -> None:
     cluster = fake_kafka(2)
     cluster.create_topic("orders", partitions=1, replicas=2)
+    cluster.newest[FENCED_BROKERS.api_key] = FENCED_BROKERS.version - 1
     mode, *rest, last = profile_of(cluster, primary_source="poll", poll_interval=7)
     assert mode == (Status.OK, POLLED.format(7))
     sentences = [sentence for _, sentence in rest]

@@ -99,6 +99,8 @@ class ChangeRow(NamedTuple):
     ``blind_since``: while a full report closes a gap in which it was not observed, the begin of that gap, otherwise 0;
     ``watermark``: up to when it was observed before, 0 if never. Of a source: its time and its events.
 
+    ``because``: the evidence of a cause that a poll infers, in words.
+
     ``states``: the sum of 1 << ``DegradedState`` over the states of a partition, 0 of one that is deleted or diskless;
     ``lacking``: its replicas that do not serve it, without those that are being added; ``needs_all``: it cannot spare
     one. Of partitions together (subject ``BASELINE``): leader, follower in its ISR, and how often; how many are in each
@@ -156,6 +158,7 @@ class ChangeRow(NamedTuple):
     all_lacking: tuple[Lacking, ...] = ()
     silent_since: int = 0
     silent_until: int = 0
+    because: str = ""
 
     @property
     def gone(self) -> tuple[BrokerId, ...]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.changes.advice.suspects import removal_suspects
 from streaming.changes.incidents.context import FAMILY_OF, HARM, UNRELATED, ChangeRow, ClusterContext, Family
-from streaming.changes.incidents.incident import EVIDENCE_KEPT, HEALTHY, Incident
+from streaming.changes.incidents.incident import EVIDENCE_KEPT, HEALTHY, SENTENCES_KEPT, Incident
 from streaming.changes.incidents.lag_attribution import merged_episode
 from streaming.changes.incidents.rules import (
     are_one_split,
@@ -525,5 +525,7 @@ def absorb(incident: Incident, other: Incident) -> None:
     for number, tally in enumerate(incident.tallies):
         tally.now = sum(held.states[number] for held in incident.held.values())
         tally.peak = max(tally.peak, tally.now)
+    incident.is_polled |= other.is_polled
+    incident.because = list(dict.fromkeys((*incident.because, *other.because)))[:SENTENCES_KEPT]
     incident.evidence = (incident.evidence + other.evidence)[:EVIDENCE_KEPT]
     incident.evidence_count += other.evidence_count

@@ -14,6 +14,7 @@ from streaming.changes.incidents.context import ChangeRow, Family
 from streaming.changes.incidents.lag_attribution import BrokerAbsence, LagEpisode, LagReport, overdue
 from streaming.contracts.events import EventKind, IncidentClass
 from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.observations import SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,6 +97,7 @@ def degraded(missing: frozenset[int], states: tuple[bool, bool, bool], needs_all
 
 EVIDENCE_KEPT: Final = 20
 """Event ids that an incident lists; the others are only counted."""
+SENTENCES_KEPT: Final = 6
 
 _COUNT_OF_EVENT: Final[dict[str, str]] = {
     EventKind.ISR_SHRINK: "isr_shrinks",
@@ -186,6 +188,10 @@ class Incident:
         default_factory=lambda: (DegradedCount(), DegradedCount(), DegradedCount())
     )
 
+    is_polled: bool = False
+    """True if causes were inferred from polls."""
+    because: list[str] = field(default_factory=list)
+    """The evidence of these causes, in words; a few sentences, each once."""
     causes: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     evidence: list[str] = field(default_factory=list)
@@ -253,6 +259,9 @@ class Incident:
         self.updated_at = max(self.updated_at, row.time)
         self.opened_at = min(self.opened_at, row.since)
         self.version = row.version
+        self.is_polled |= row.source_kind == SourceKind.POLL and row.evidence is not None
+        if row.because and row.because not in self.because and len(self.because) < SENTENCES_KEPT:
+            self.because.append(row.because)
         self.causes.update([row.cause] if row.cause else ())
         for event in row.events:
             if event in _COUNT_OF_EVENT:

@@ -13,6 +13,7 @@ from streaming.changes.incidents.context import FAMILY_OF, HARM, ChangeRow, Fami
 from streaming.changes.incidents.lag_attribution import merged_episode, most_blamed
 from streaming.contracts.events import PLANNED_CLASSES, Cause, EventKind, Evidence, IncidentClass
 from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.observations import SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -359,7 +360,7 @@ def trouble_of(row: ChangeRow, context: ClusterContext) -> Trouble:
     family, gone = FAMILY_OF.get(row.cause or ""), row.gone
     if EventKind.UNCLEAN_ELECTION in row.events and row.cause != Cause.LAST_KNOWN_LEADER:
         return Trouble(Family.UNCLEAN, gone)  # whatever else is known: also in a gap, which hides the cause
-    if family is Family.PLANNED and row.evidence != Evidence.PROVEN:
+    if family is Family.PLANNED and not _is_proven_stop(row):
         family = Family.LOSS
     lacking = tuple(broker for broker in row.replicas if broker not in row.isr)
     refuses, stay = not HARM.isdisjoint(row.events), tuple(broker for broker in gone if broker in row.replicas)
@@ -378,6 +379,12 @@ def trouble_of(row: ChangeRow, context: ClusterContext) -> Trouble:
     if family not in _ANNOUNCED or not gone or refuses or not context.is_planned(gone, row.since, row.time):
         return Trouble(family, gone)
     return Trouble(Family.PLANNED, gone, is_announced=True)
+
+
+def _is_proven_stop(row: ChangeRow) -> bool:
+    """Return whether a clean stop is proven, or of a polled cluster: inferred from the conduct of the broker."""
+    is_polled = row.source_kind == SourceKind.POLL
+    return row.evidence == (Evidence.INFERRED if is_polled else Evidence.PROVEN)
 
 
 _OF_ANY_KIND: Final = frozenset({Cause.UNKNOWN, Cause.CREATED, Cause.CONFIG, Cause.REASSIGNMENT})

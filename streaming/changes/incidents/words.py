@@ -32,7 +32,7 @@ class IncidentText(NamedTuple):
 def text_of(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> IncidentText:
     """Return the summary of an incident in one sentence, with what it consists of."""
     consequence, next_step = _consequence(incident, kind), _next_step(incident, kind, suspects)
-    facts = _facts(incident, kind, suspects)
+    facts = f"{_facts(incident, kind, suspects)}{_sureness(incident)}"
     now = next_step if not _is_over(incident, kind) else "recovered" if incident.closed_at is None else ""
     return IncidentText(
         summary=facts if kind in _HARMLESS else "; ".join(filter(None, (facts, consequence, now))),
@@ -40,6 +40,18 @@ def text_of(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) 
         consequence=consequence,
         next_step=next_step,
     )
+
+
+_ALIKE: Final = (", which the log cannot tell", ": a clean stop and a crash look alike here")
+_SENTENCES: Final = 2
+
+
+def _sureness(incident: Incident) -> str:
+    """Say of an incident that polls have shown that its causes are inferred, and from what."""
+    if not incident.is_polled:
+        return ""
+    why = "; ".join(incident.because[:_SENTENCES])
+    return f" (inferred from polls: {why})" if why else " (inferred from polls)"
 
 
 def is_mended(incident: Incident, kind: IncidentClass) -> bool:
@@ -174,7 +186,7 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
         brokers=brokers_named(suspects), were="were" if len(suspects) > 1 else "was", rack=incident.rack
     )
     if kind is IncidentClass.BROKER_LOSS and incident.fenced - incident.proven_lost >= {*suspects}:
-        what = f"{brokers_named(suspects)} {_were(suspects)} lost, or stopped cleanly, which the log cannot tell"
+        what = f"{brokers_named(suspects)} {_were(suspects)} lost, or stopped cleanly{_ALIKE[incident.is_polled]}"
     if _is_between(incident, kind, suspects):
         what = f"the network between {brokers_named(suspects)} was cut"
     if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):

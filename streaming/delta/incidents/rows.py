@@ -224,6 +224,7 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "silent_until": _filled(cluster("controller_silent_until").cast(pa.int64()), 0),
         "source_kind": changes["source_kind"].to_pylist(),
         "primary": _filled(cluster("primary_source"), SourceKind.NONE.value),
+        "because": _because(events, changes["source_kind"]),
     }
 
 
@@ -264,6 +265,20 @@ def _proven(events: pa.ListArray) -> list[int | None]:
     is_revised = pc.equal(pc.struct_field(events.values, "event"), EventKind.CAUSE_REVISED)
     of_row = dict(zip(place.filter(is_revised).to_pylist(), brokers.filter(is_revised).to_pylist(), strict=True))
     return [of_row.get(row) for row in range(len(events))]
+
+
+def _because(events: pa.ListArray, source_kinds: pa.ChunkedArray) -> Iterable[str]:
+    """Return, per row, the evidence in words of what a poll infers: the detail of what it explains."""
+    if not pc.any(pc.equal(source_kinds, SourceKind.POLL)).as_py():
+        return repeat("", len(events))
+    details, place = pc.struct_field(events.values, "detail"), pc.list_parent_indices(events)
+    is_of_isr = pc.is_in(pc.struct_field(events.values, "event"), pa.array(_EXPLAINED))
+    said = pc.and_(is_of_isr, pc.is_valid(details))
+    of_row = dict(zip(place.filter(said).to_pylist(), details.filter(said).to_pylist(), strict=True))
+    return [of_row.get(row, "") for row in range(len(events))]
+
+
+_EXPLAINED: Final = (EventKind.ISR_SHRINK.value, EventKind.LEADER_CHANGE.value)
 
 
 def tuples(lists: pa.Array) -> list[tuple[Any, ...]]:

@@ -7,7 +7,7 @@ topic that is not in it any more is requested by its name.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -185,6 +185,7 @@ class ConnectedBroker:
             cluster_id=cluster_id,
             answered_by=responder(self.address, answer.brokers, self._stranger),
             brokers=answer.brokers,
+            racks=answer.racks,
             topics={topic.name: topic.partitions for topic in topics},
             topic_ids={topic.name: topic.topic_id or synthetic_topic_id(cluster_id, topic.name) for topic in topics},
             partition_counts={topic.name: topic.partition_count for topic in topics},
@@ -321,6 +322,7 @@ class MetadataAnswer:
     cluster_id: str | None
     brokers: dict[BrokerId, tuple[str, int]]
     topics: Sequence[AnsweredTopic]
+    racks: dict[BrokerId, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +367,8 @@ class MetadataDecoder:
         try:
             reader = ByteReader(data)
             head = _header(reader)
-            brokers = dict(reader.array(lambda: _broker(reader)) or ())
+            racks: dict[BrokerId, str] = {}
+            brokers = dict(reader.array(lambda: _broker(reader, racks)) or ())
             cluster_id = reader.nullable_string()
             reader.number(INT32)  # of KRaft, any broker stands for the controller
             topics = reader.array(topic) or ()
@@ -375,7 +378,7 @@ class MetadataDecoder:
         except InvalidObservation as error:
             raise ValueError(str(error)) from None
         self._last = version, now  # at once: several threads decode
-        return MetadataAnswer(head, cluster_id, dict(sorted(brokers.items())), topics)
+        return MetadataAnswer(head, cluster_id, dict(sorted(brokers.items())), topics, racks)
 
 
 class DescriptionDecoder:
@@ -409,7 +412,8 @@ def _of_old_broker(response: Any) -> MetadataAnswer:  # noqa: ANN401 - kafka-pyt
         _answered(topic.error_code, topic.name, _NO_ID, list(map(_of_old_partition, topic.partitions)))
         for topic in response.topics
     ]
-    return MetadataAnswer(response.header, response.cluster_id, dict(sorted(brokers.items())), topics)
+    racks = {BrokerId(each.node_id): each.rack for each in response.brokers if each.rack}
+    return MetadataAnswer(response.header, response.cluster_id, dict(sorted(brokers.items())), topics, racks)
 
 
 def _of_old_partition(part: Any) -> Numbered:  # noqa: ANN401 - as above
@@ -424,10 +428,12 @@ def _header(reader: ByteReader) -> Any:  # noqa: ANN401 - as kafka-python's
     return head
 
 
-def _broker(reader: ByteReader) -> tuple[BrokerId, tuple[str, int]]:
+def _broker(reader: ByteReader, racks: dict[BrokerId, str]) -> tuple[BrokerId, tuple[str, int]]:
+    """Read a broker and its address, and put its rack into ``racks`` if it has one."""
     broker = BrokerId(reader.number(INT32))
     at = reader.string(), reader.number(INT32)
-    reader.nullable_string()  # its rack
+    if rack := reader.nullable_string():
+        racks[broker] = rack
     reader.tags()
     return broker, at
 

@@ -8,7 +8,7 @@ this API.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from streaming.contracts.blocks import in_blocks
 from streaming.contracts.events import Cause, Evidence
@@ -76,6 +76,7 @@ class ClusterView:
     else is known of them.
     ``has_reassignments``: whether the partitions have theirs; otherwise it is unknown which are being reassigned.
     ``has_elr``: the same of eligible leader replicas.
+    ``racks`` are those of the brokers that are listed and have one.
     ``is_partial``: topics may exist that are not to be described, and are not in it. ``hidden`` are the names of those
     that were seen before: they are in it as they were, so that they can be compared when they are seen again.
     """
@@ -91,6 +92,7 @@ class ClusterView:
     is_partial: bool = False
     hidden: frozenset[str] = frozenset()
     unseen: frozenset[BrokerId] = frozenset()
+    racks: dict[BrokerId, str] = field(default_factory=dict)
 
     def without(self, topics: frozenset[str]) -> ClusterView:
         """Leave topics out."""
@@ -196,9 +198,22 @@ def steps(before: ClusterView, after: ClusterView, envelope: Mapping[str, Any]) 
         observed
         for topic, parts in after.topics.items()
         if parts != before.topics.get(topic)
-        for observed in _topic_steps(topic, before, after, envelope)
+        for observed in _topic_steps(topic, before, after, envelope, None)
         if observed.cause is not None
     ]
+
+
+Explained: TypeAlias = "Mapping[tuple[str, int], Explanation | None]"
+"""Causes of steps, by topic and number of the partition."""
+
+
+class Explanation(NamedTuple):
+    """A cause, its evidence, the possible causes where that is ambiguous, and the evidence in words."""
+
+    cause: Cause
+    evidence: Evidence = Evidence.INFERRED
+    candidates: tuple[Cause, ...] = ()
+    because: str = ""
 
 
 def snapshot(  # noqa: PLR0913 - what its markers say
@@ -210,20 +225,34 @@ def snapshot(  # noqa: PLR0913 - what its markers say
     reason: SnapshotReason,
     is_new_log: bool = False,
     deleted: Sequence[tuple[str, TopicId]] = (),
+    explained: Explained | None = None,
+    fenced: Container[BrokerId] = (),
+    stopping: Container[BrokerId] = (),
 ) -> list[Observation]:
     """Return a full report of a view, between two markers; a difference to the previous view has an inferred cause.
 
     Hidden topics are left out: what they are now is unknown. So ``deleted`` names those that are not hidden.
+    ``explained`` has the causes of steps; without it they are inferred from the two views alone. ``fenced`` are brokers
+    that are not listed any more, though this view lists them; ``stopping`` those that are being stopped.
     """
     inside = {**envelope, "in_snapshot": True}
     topics = [topic for topic in after.topics if topic not in after.hidden]
     is_partial = after.is_partial or bool(after.hidden)
-    partitions = [observed for topic in topics for observed in _topic_steps(topic, before, after, inside)]
+    partitions = [observed for topic in topics for observed in _topic_steps(topic, before, after, inside, explained)]
+    listed = {broker: address for broker, address in after.brokers.items() if broker not in fenced}
     return [
         SnapshotBegin(**envelope, snapshot_id=snapshot_id, reason=reason, is_new_log=is_new_log),
         *(
-            BrokerObserved(**envelope, in_snapshot=True, broker=broker, host=host, port=port)
-            for broker, (host, port) in after.brokers.items()
+            BrokerObserved(
+                **envelope,
+                in_snapshot=True,
+                broker=broker,
+                host=host,
+                port=port,
+                rack=after.racks.get(broker),
+                in_controlled_shutdown=broker in stopping or None,
+            )
+            for broker, (host, port) in listed.items()
         ),
         *(
             BrokerObserved(**envelope, in_snapshot=True, broker=broker, unseen=True)
@@ -238,45 +267,63 @@ def snapshot(  # noqa: PLR0913 - what its markers say
             is_partial=is_partial or None,
             topic_ids=tuple(after.topic_ids[topic] for topic in topics),
             partition_counts=tuple(after.partition_count(topic) for topic in topics),
-            brokers=tuple(sorted(after.unseen.union(after.brokers))),
+            brokers=tuple(sorted(after.unseen.union(listed))),
         ),
     ]
 
 
 def _topic_steps(
-    topic: str, before: ClusterView | None, after: ClusterView, envelope: Mapping[str, Any]
+    topic: str, before: ClusterView | None, after: ClusterView, envelope: Mapping[str, Any], explained: Explained | None
 ) -> Iterator[PartitionObserved]:
-    topic_id = after.topic_ids[topic]
-    is_same_topic = before is not None and before.topic_ids.get(topic) == topic_id
+    is_same_topic = before is not None and before.topic_ids.get(topic) == after.topic_ids[topic]
     old = before.topics[topic] if before is not None and is_same_topic else {}
-    moves_known = before is not None and before.has_reassignments and after.has_reassignments
-    elr_known = before is not None and before.has_elr and after.has_elr
+    is_first = before is None or topic in before.hidden
     for number, view in after.topics[topic].items():
-        seen = old.get(number)
-        if seen is not None and not moves_known:
-            seen = seen._replace(reassignment=view.reassignment)  # what was unknown did not change
-        if seen is not None and not elr_known:
-            seen = seen._replace(elr=view.elr, last_known_elr=view.last_known_elr)
-        is_first = before is None or topic in before.hidden
-        cause = None if is_first else inferred_cause(seen, view, after.brokers)
-        yield PartitionObserved(
-            **envelope,
-            topic_id=topic_id,
-            topic=topic,
-            partition=number,
-            replicas=view.replicas,
-            isr=view.isr,
-            leader=view.leader,
-            leader_epoch=view.leader_epoch,
-            elr=view.elr,
-            last_known_elr=view.last_known_elr,
-            reports_elr=after.has_elr or None,
-            adding_replicas=view.reassignment.adding,
-            removing_replicas=view.reassignment.removing,
-            reports_reassignments=after.has_reassignments or None,
-            cause=cause,
-            evidence=None if cause is None else Evidence.INFERRED,
-        )
+        if explained is None:
+            seen = None if before is None else comparable(old.get(number), view, before, after)
+            cause = None if is_first else inferred_cause(seen, view, after.brokers)
+            why = None if cause is None else Explanation(cause)
+        else:
+            why = explained.get((topic, number))
+        yield observed_step(topic, number, after, envelope, why)
+
+
+def comparable(
+    seen: PartitionView | None, view: PartitionView, before: ClusterView, after: ClusterView
+) -> PartitionView | None:
+    """Return what a partition was, without what was unknown before or is now: that did not change."""
+    if seen is not None and not (before.has_reassignments and after.has_reassignments):
+        seen = seen._replace(reassignment=view.reassignment)
+    if seen is not None and not (before.has_elr and after.has_elr):
+        seen = seen._replace(elr=view.elr, last_known_elr=view.last_known_elr)
+    return seen
+
+
+def observed_step(
+    topic: str, number: int, after: ClusterView, envelope: Mapping[str, Any], why: Explanation | None
+) -> PartitionObserved:
+    """Return a partition of a view, with the cause of its step if there was one."""
+    view = after.topics[topic][number]
+    return PartitionObserved(
+        **envelope,
+        topic_id=after.topic_ids[topic],
+        topic=topic,
+        partition=number,
+        replicas=view.replicas,
+        isr=view.isr,
+        leader=view.leader,
+        leader_epoch=view.leader_epoch,
+        elr=view.elr,
+        last_known_elr=view.last_known_elr,
+        reports_elr=after.has_elr or None,
+        adding_replicas=view.reassignment.adding,
+        removing_replicas=view.reassignment.removing,
+        reports_reassignments=after.has_reassignments or None,
+        cause=None if why is None else why.cause,
+        evidence=None if why is None else why.evidence,
+        candidates=() if why is None else why.candidates,
+        because=None if why is None else why.because or None,
+    )
 
 
 def inferred_cause(before: PartitionView | None, after: PartitionView, alive: Container[BrokerId] = ()) -> Cause | None:

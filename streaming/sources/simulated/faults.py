@@ -180,6 +180,10 @@ class SimulatedNetwork:
         self._last_arrival[link] = at
         return at
 
+    def is_held(self, link: tuple[BrokerId, BrokerId]) -> bool:
+        """Return whether nothing passes this link."""
+        return link in self._held
+
     def hold(self, link: tuple[BrokerId, BrokerId]) -> None:
         """Nothing passes this link any more; nothing is lost either."""
         self._held.add(link)

@@ -1,12 +1,11 @@
-"""A polled cluster: the metadata that an up-to-date broker would return, through the rules of the admin source.
+"""A cluster polled by its metadata alone, as an up-to-date broker would return them: no epoch, no order, no cause.
 
-Leaders, ISRs and the brokers that are listed are all that such a cluster shows: no epoch, no order, no cause. What was
-ordered cannot be proven of it, so of these plays only this is asked: is harm ever taken for planned work, or missed?
+What other polling is measured by; and what stands in while a metadata log is silent.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import (
@@ -21,6 +20,7 @@ from streaming.sources.polling.view import ClusterView, PartitionView, has_same_
 from streaming.sources.simulated.simulation import Simulation
 
 NAME = "admin:judge"
+_CLUSTER_ID: Final = ClusterId("judged")
 
 
 class Poller:
@@ -47,7 +47,7 @@ class Poller:
         if before is None or not has_same_members(before, after):
             reason = SnapshotReason.START if before is None else SnapshotReason.PERIODIC
             report = snapshot(before, after, envelope, snapshot_id=f"{NAME}/{now}", reason=reason)
-            return [*report, *(self._minima(envelope) if before is None else ())]
+            return [*report, *(minima(self._simulation, now) if before is None else ())]
         return steps(before, after, envelope) or [Heartbeat(**envelope)]
 
     def _view(self) -> ClusterView:
@@ -61,7 +61,7 @@ class Poller:
             topics.setdefault(name, {})[key.partition] = PartitionView(state.replicas, in_order, state.leader)
         listed = sorted(broker for broker, registration in registry.brokers.items() if not registration.fenced)
         return ClusterView(
-            cluster_id=ClusterId("judged"),
+            cluster_id=_CLUSTER_ID,
             answered_by=listed[0] if listed else -1,
             brokers={BrokerId(broker): ("broker", 9092) for broker in listed},
             topics=topics,
@@ -69,23 +69,34 @@ class Poller:
             partition_counts={name: len(parts) for name, parts in topics.items()},
         )
 
-    def _minima(self, envelope: dict[str, Any]) -> list[Observation]:
-        own = dict(self._simulation.scenario.constants.min_insync_replicas_of)
-        of_brokers = ConfigObserved(
+
+def minima(simulation: Simulation, now: Micros) -> list[Observation]:
+    """Give the minimum ISR of topics, and of brokers whose files have their own, as DescribeConfigs answers."""
+    envelope: dict[str, Any] = {
+        "cluster_id": _CLUSTER_ID,
+        "cluster": "judged",
+        "source": NAME,
+        "source_kind": SourceKind.POLL,
+        "occurred_not_before": now,
+        "occurred_not_after": now,
+        "collected_at": now,
+    }
+    own = dict(simulation.scenario.constants.min_insync_replicas_of)
+    of_brokers = ConfigObserved(
+        **envelope,
+        topic="",
+        key="min.insync.replicas",
+        origin=ConfigOrigin.DESCRIBE,
+        brokers=tuple(map(BrokerId, own)),
+        values=tuple(own.values()),
+    )
+    return [of_brokers] * bool(own) + [
+        ConfigObserved(
             **envelope,
-            topic="",
+            topic=plan.name,
             key="min.insync.replicas",
+            value=None if plan.min_insync_replicas is None else str(plan.min_insync_replicas),
             origin=ConfigOrigin.DESCRIBE,
-            brokers=tuple(map(BrokerId, own)),
-            values=tuple(own.values()),
         )
-        return [of_brokers] * bool(own) + [
-            ConfigObserved(
-                **envelope,
-                topic=plan.name,
-                key="min.insync.replicas",
-                value=None if plan.min_insync_replicas is None else str(plan.min_insync_replicas),
-                origin=ConfigOrigin.DESCRIBE,
-            )
-            for plan in self._simulation.scenario.topics
-        ]
+        for plan in simulation.scenario.topics
+    ]

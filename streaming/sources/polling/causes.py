@@ -1,0 +1,107 @@
+"""Cause of each step between two answers about a partition: from what its brokers did. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, BrokerId, Micros
+from streaming.sources.polling.conduct import seconds
+from streaming.sources.polling.elections import election_of
+from streaming.sources.polling.fates import Fate, Fates, Finding, Step
+from streaming.sources.polling.view import Explanation
+
+if TYPE_CHECKING:
+    from streaming.sources.polling.conduct import Listeners
+    from streaming.sources.polling.schedule import Intervals
+
+_AFTER_SILENCE: Final = 3_000_000
+"""A leader that stood still removes its followers within this after its first answer."""
+_OF_FATE: Final = {
+    Fate.STOPPED: Cause.CONTROLLED_SHUTDOWN,
+    Fate.LOST: Cause.FENCED,
+    Fate.CUT_OFF: Cause.FENCED,
+    Fate.BROKE: Cause.FENCED,
+}
+_GRAVEST: Final = (Cause.FENCED, Cause.DIR_FAILURE, Cause.LAG, Cause.LEADER_STALL, Cause.CONTROLLED_SHUTDOWN)
+
+
+class Causes:
+    """Causes of steps.
+
+    Args:
+        intervals: with the configured times of the cluster.
+        listeners: conduct of brokers.
+        fates: what they did.
+    """
+
+    def __init__(self, intervals: Intervals, listeners: Listeners, fates: Fates) -> None:
+        self._intervals, self._listeners, self._fates = intervals, listeners, fates
+
+    def is_clear(self, step: Step, now: Micros) -> bool:
+        """Return whether nothing that may still be met would change the cause of a step."""
+        return all(self._fates.of(broker, step.since, step.until, now) is not None for broker in step.left)
+
+    def lost_by(self, step: Step, now: Micros) -> set[BrokerId]:
+        """Return the brokers that a step removed because the controllers did not take them for alive."""
+        findings = {broker: self._fates.of(broker, step.since, step.until, now) for broker in step.left}
+        return {broker for broker, each in findings.items() if each and each.fate in (Fate.LOST, Fate.CUT_OFF)}
+
+    def explain(self, step: Step, now: Micros) -> Explanation | None:
+        """Return the cause of a step, as far as it is known; None where nothing changed."""
+        before, after = step.before, step.after
+        if before is None:
+            return Explanation(Cause.CREATED)
+        if before._replace(offline=after.offline) == after:
+            return None
+        if set(before.replicas) != set(after.replicas) or before.reassignment != after.reassignment:
+            return Explanation(Cause.REASSIGNMENT)
+        return election_of(step, self._listeners) or (self._removal(step, now) if step.left else _of_full_isr(step))
+
+    def _removal(self, step: Step, now: Micros) -> Explanation:
+        whys = [self._why(step, broker, self._fates.of(broker, step.since, step.until, now)) for broker in step.left]
+        because = "; ".join(dict.fromkeys(why.because for why in whys if why.because))
+        causes = sorted(
+            {why.cause for why in whys},
+            key=lambda each: (each not in _GRAVEST, _GRAVEST.index(each) if each in _GRAVEST else 0),
+        )
+        if len(causes) == 1:
+            return whys[0]._replace(because=because)
+        return Explanation(causes[0], Evidence.AMBIGUOUS, tuple(causes), because)
+
+    def _why(self, step: Step, broker: BrokerId, finding: Finding | None) -> Explanation:
+        """Return why one broker left the ISR."""
+        if finding is None:
+            return Explanation(Cause.UNKNOWN)
+        if finding.fate is Fate.GONE:
+            either = (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
+            return Explanation(Cause.FENCED, Evidence.AMBIGUOUS, either, finding.because)
+        if finding.fate in _OF_FATE:
+            return Explanation(_OF_FATE[finding.fate], because=finding.because)
+        if broker in step.after.offline:
+            return Explanation(Cause.DIR_FAILURE, because=f"{finding.because}, and its replica is offline")
+        assert step.before is not None  # noqa: S101 - for the type checker
+        if step.after.leader == NO_LEADER or step.after.leader != step.before.leader:
+            return Explanation(Cause.UNKNOWN, because=finding.because)
+        return self._lag(step, finding)
+
+    def _lag(self, step: Step, finding: Finding) -> Explanation:
+        """Return why a leader removed a follower that is listed: it stood still itself, or the follower lagged."""
+        leader = self._listeners.of.get(step.after.leader)
+        absence = None if leader is None else leader.absence_within(Micros(step.since - _AFTER_SILENCE), step.until)
+        if absence is not None and absence.until is not None:
+            lasted = absence.until - absence.last_answer
+            if 2 * lasted >= self._intervals.lag:
+                because = f"leader {step.after.leader} had not answered for {seconds(lasted)} just before"
+                return Explanation(Cause.LEADER_STALL, because=because)
+        return Explanation(Cause.LAG, because=finding.because)
+
+
+def _of_full_isr(step: Step) -> Explanation:
+    """Return the cause of a step by which no broker left the ISR."""
+    before, after = step.before, step.after
+    assert before is not None  # noqa: S101 - for the type checker
+    if before.leader == after.leader and set(before.isr) < set(after.isr):
+        return Explanation(Cause.EXPAND)
+    is_preferred = after.leader == after.replicas[0] != before.leader and before.leader != UNSEEN_LEADER
+    return Explanation(Cause.PREFERRED_ELECTION if is_preferred else Cause.UNKNOWN)

@@ -1,0 +1,259 @@
+"""Behaviour of each broker's listener, second by second, and whom the brokers list. Pure; monotonic microseconds.
+
+Conduct distinguishes what partitions alone do not. A process that ended refuses connections, one that hangs or is cut
+off stays silent, and a broker that is stopped cleanly answers until it has left the ISRs. Brokers list each other:
+one that answers and is not listed is cut off from the controllers, or about to stop.
+
+A proxy proves nothing. Only an answer that carries the broker's id is one; a connection that is accepted says nothing.
+Where several ids share an address, or the address of a broker that is not listed any more accepts connections, refused
+and closed connections count for no more than silence does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.sources.polling.inquiry import Ask, Meeting, Presence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from streaming.sources.polling.inquiry import Met
+
+_SECOND: Final = 1_000_000
+SLOW: Final = 1_500_000
+"""An answer that is later than this is missed; one that is not was slow."""
+_VOTE_LASTS: Final = 3 * _SECOND
+_KEPT: Final = 8
+_ENDED: Final = frozenset({Meeting.REFUSED, Meeting.CLOSED})
+
+
+@dataclass(slots=True)
+class Absence:
+    """A time without an answer of a broker.
+
+    Attributes:
+        last_answer: end of the last answer before.
+        since: first sign that it does not answer.
+        ended_at: when a connection was refused or closed first; None: there was only silence.
+        is_refused: no process listened there.
+        until: end of the first answer afterwards, None while there is none.
+    """
+
+    last_answer: Micros
+    since: Micros
+    ended_at: Micros | None = None
+    is_refused: bool = False
+    until: Micros | None = None
+
+    @property
+    def is_process_gone(self) -> bool:
+        """True if connections were refused or closed: silence alone may be that of a process which hangs."""
+        return self.ended_at is not None
+
+
+@dataclass(slots=True)
+class Listener:
+    """Conduct of the listener of one broker."""
+
+    answered: Micros | None = None
+    """End of the last answer."""
+    answered_first: Micros | None = None
+    """End of the first answer after the last absence."""
+    connection: int = 0
+    absences: deque[Absence] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+    @property
+    def is_absent(self) -> bool:
+        """True while it does not answer."""
+        return bool(self.absences) and self.absences[-1].until is None
+
+    def meet(self, met: Met) -> None:
+        """Note how a question ended."""
+        if met.how is Meeting.ANSWERED:
+            self._answer(met)
+            return
+        if self.answered is None or met.how is Meeting.WRONG_NODE or met.asked < self.answered - SLOW:
+            return
+        if met.how is Meeting.SILENT and met.ended - met.asked < SLOW:
+            return
+        if not self.is_absent:
+            self.absences.append(Absence(self.answered, met.asked if met.how is Meeting.SILENT else met.ended))
+        absence = self.absences[-1]
+        if met.how in _ENDED:
+            absence.ended_at = met.ended if absence.ended_at is None else absence.ended_at
+            absence.is_refused |= met.how is Meeting.REFUSED
+
+    def _answer(self, met: Met) -> None:
+        if self.is_absent:
+            absence = self.absences[-1]
+            absence.until = met.ended
+            self.answered_first = met.ended
+            if met.ended - absence.last_answer < 2 * SLOW and not absence.is_refused:
+                self.absences.pop()  # slow, or its connection was closed for another reason than its end
+        if self.answered_first is None:
+            self.answered_first = met.ended
+        self.answered = met.ended if self.answered is None else max(self.answered, met.ended)
+        self.connection = met.connection
+
+    def absence_at(self, moment: Micros) -> Absence | None:
+        """Return the absence in which a moment lies."""
+        return next(
+            (
+                each
+                for each in reversed(self.absences)
+                if each.last_answer <= moment and (each.until is None or moment <= each.until)
+            ),
+            None,
+        )
+
+    def absence_within(self, since: Micros, until: Micros) -> Absence | None:
+        """Return the newest absence that overlaps a window."""
+        return next(
+            (
+                each
+                for each in reversed(self.absences)
+                if each.last_answer <= until and (each.until is None or since <= each.until)
+            ),
+            None,
+        )
+
+
+class Listed(NamedTuple):
+    """Change of whether the brokers list one of them: it happened after ``since``, and was seen at ``until``."""
+
+    broker: BrokerId
+    is_listed: bool
+    since: Micros
+    until: Micros
+
+
+@dataclass(slots=True)
+class _Listing:
+    is_listed: bool
+    seen: Micros
+    """When a broker was asked that showed it last."""
+    changed: tuple[Micros, Micros] | None = None
+    """Window of the last change."""
+
+
+class _Vote(NamedTuple):
+    asked: Micros
+    ended: Micros
+    listed: frozenset[BrokerId]
+
+
+class Listeners:
+    """Conduct of all brokers, and whom they list.
+
+    Attributes:
+        of: the listener of each broker.
+        shared: brokers whose address is that of another one, too.
+        proxied: brokers whose address accepted connections while they were not listed, and did not answer.
+        awaiting: brokers that were asked what they ask a controller for, and when: until then, they answer nothing that
+            was asked later on the same connection.
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[BrokerId, Listener] = {}
+        self.shared: frozenset[BrokerId] = frozenset()
+        self.proxied: set[BrokerId] = set()
+        self.awaiting: dict[BrokerId, Micros] = {}
+        self._votes: dict[int, _Vote] = {}
+        self._listing: dict[BrokerId, _Listing] = {}
+
+    def listener(self, broker: BrokerId) -> Listener:
+        """Return the listener of a broker."""
+        return self.of.setdefault(broker, Listener())
+
+    def at(self, addresses: Mapping[BrokerId, tuple[str, int]]) -> None:
+        """Note the addresses of the brokers that are listed."""
+        count = Counter(addresses.values())
+        self.shared = frozenset(broker for broker, address in addresses.items() if count[address] > 1)
+
+    def meet(self, met: Met) -> list[Listed]:
+        """Note how a question ended; return what has changed in whom the brokers list."""
+        broker = met.question.broker
+        if met.how is not Meeting.SILENT and met.question.ask is Ask.QUORUM:
+            self.awaiting.pop(broker, None)
+        if met.how is Meeting.SILENT and broker in self.awaiting:
+            return []
+        self.listener(broker).meet(met)
+        if met.how is Meeting.SILENT and self.is_listed(broker) is False and met.ended - met.asked > _VOTE_LASTS:
+            self.proxied.add(broker)
+        elif met.how is Meeting.REFUSED:
+            self.proxied.discard(broker)
+        if isinstance(met.content, Presence):
+            return self.vote(broker, met.content.unfenced, met.asked, met.ended)
+        return []
+
+    def is_trusted(self, broker: BrokerId) -> bool:
+        """Return whether what connections to a broker meet is evidence: not behind a proxy."""
+        return broker not in self.shared and broker not in self.proxied
+
+    def vote(self, voter: int, listed: Iterable[BrokerId], asked: Micros, ended: Micros) -> list[Listed]:
+        """Note whom a broker lists; return the changes.
+
+        A broker does not vote on itself, nor while it is not listed: it repeats what it saw last before it was cut off.
+        """
+        self._votes[voter] = _Vote(asked, ended, frozenset(listed))
+        changed = []
+        for broker in sorted({*self._listing, *self._votes[voter].listed}):
+            change = self._counted(broker, ended)
+            if change is not None:
+                changed.append(change)
+        return changed
+
+    def _counted(self, broker: BrokerId, now: Micros) -> Listed | None:
+        votes = [
+            vote
+            for voter, vote in self._votes.items()
+            if voter != broker and now - vote.ended <= _VOTE_LASTS and self.is_listed(BrokerId(voter)) is not False
+        ] or [vote for voter, vote in self._votes.items() if voter == broker and now - vote.ended <= _VOTE_LASTS]
+        in_favour = [vote for vote in votes if broker in vote.listed]
+        listing = self._listing.get(broker)
+        if listing is None:
+            self._listing[broker] = _Listing(is_listed=True, seen=max((v.asked for v in in_favour), default=now))
+            return None
+        is_tied = 2 * len(in_favour) == len(votes)
+        is_listed = listing.is_listed if is_tied else 2 * len(in_favour) > len(votes)
+        of_state = [vote.asked for vote in votes if (broker in vote.listed) is listing.is_listed]
+        listing.seen = max((listing.seen, *of_state))
+        if is_listed is listing.is_listed:
+            return None
+        first = min(vote.ended for vote in votes if (broker in vote.listed) is is_listed)
+        window = min(listing.seen, first), now
+        listing.is_listed, listing.changed, listing.seen = is_listed, window, now
+        return Listed(broker, is_listed, *window)
+
+    def is_listed(self, broker: BrokerId) -> bool | None:
+        """Return whether the brokers list one; None: they never did."""
+        listing = self._listing.get(broker)
+        return None if listing is None else listing.is_listed
+
+    def listed_since(self, broker: BrokerId) -> tuple[Micros, Micros] | None:
+        """Return the window in which it was listed, or ceased to be; None: it has always been as it is."""
+        listing = self._listing.get(broker)
+        return None if listing is None else listing.changed
+
+    def is_confirmed(self, broker: BrokerId, moment: Micros) -> bool:
+        """Return whether other brokers that were asked after a moment list one."""
+        return any(
+            vote.asked >= moment and broker in vote.listed for voter, vote in self._votes.items() if voter != broker
+        )
+
+    def forget(self, brokers: Iterable[BrokerId]) -> None:
+        """Forget brokers that are neither listed nor replicas of any partition."""
+        for broker in brokers:
+            self.of.pop(broker, None)
+            self._listing.pop(broker, None)
+            self._votes.pop(broker, None)
+            self.proxied.discard(broker)
+
+
+def seconds(micros: int) -> str:
+    """Write a time for people."""
+    return f"{max(0, micros) / _SECOND:.2g} s"

@@ -1,0 +1,213 @@
+"""What a broker did that left ISRs, or is not listed any more: from when it answered, and who lists it. Pure."""
+
+# Theory of operation
+#
+# An answer shows that a broker left an ISR, not why. When it ceased to answer, and whether it is listed, distinguishes:
+#
+#   | it answered       | listed                | what it did                                                        |
+#   | ----------------- | --------------------- | ------------------------------------------------------------------ |
+#   | long before       | no                    | LOST: it crashed, hung or was cut off, and its session ended       |
+#   | long before       | yes                   | RUNS, and hangs: its leaders removed it; LOST if its process ended |
+#   | until it had left | no                    | STOPPED cleanly                                                    |
+#   | until it had left | yes, its leaders left | STOPPED cleanly                                                    |
+#   | until it had left | yes                   | BROKE: its process ended by itself                                 |
+#   | all the time      | no                    | CUT_OFF from the controllers                                       |
+#   | all the time      | yes, its leaders left | STOPPED, soon; CUT_OFF if it is back in ISRs: for a moment         |
+#   | all the time      | yes                   | RUNS: its leader removed it                                        |
+#
+# "Long before" is before the window in which it left, by more than a question about its presence takes; or its
+# connection had ended when others were asked, and they showed it in its ISRs still. A window is as small as questions
+# were frequent, and the first one follows the end of a connection at once.
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
+from streaming.sources.polling.conduct import SLOW, Absence, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming.sources.polling.conduct import Listener, Listeners
+    from streaming.sources.polling.schedule import Intervals
+    from streaming.sources.polling.view import PartitionView
+
+ALIKE: Final = "a clean stop and a crash look alike here"
+_SECOND: Final = 1_000_000
+_REMEMBERED: Final = 30 * _SECOND
+_BEHIND: Final = 300_000
+"""What the broker that answers has read of the metadata is older than its answer by less than this (measured)."""
+
+
+class Step(NamedTuple):
+    """Difference between two answers about a partition; it happened after ``since`` and before ``until``."""
+
+    topic: str
+    number: int
+    before: PartitionView | None
+    after: PartitionView
+    since: Micros
+    until: Micros
+
+    @property
+    def left(self) -> tuple[BrokerId, ...]:
+        """The brokers that left the ISR, and the one that led last if nobody leads any more."""
+        if self.before is None:
+            return ()
+        left = tuple(broker for broker in self.before.isr if broker not in self.after.isr)
+        has_lost_leader = self.after.leader == NO_LEADER != self.before.leader
+        is_last = has_lost_leader and self.before.leader >= 0 and self.before.leader not in left
+        return (*left, self.before.leader) if is_last else left
+
+    def moves_from(self, broker: BrokerId) -> bool:
+        """Return whether a broker lost the leadership with its place in the ISR, and not with its directory."""
+        before, after = self.before, self.after
+        if before is None or not before.leader == broker != after.leader or set(before.replicas) != set(after.replicas):
+            return False
+        return (broker not in after.isr or after.leader == NO_LEADER) and broker not in after.offline
+
+    def is_joined_by(self, broker: BrokerId) -> bool:
+        """Return whether a broker joined the ISR."""
+        return self.before is not None and broker in self.after.isr and broker not in self.before.isr
+
+
+class Fate(Enum):
+    """What a broker did."""
+
+    STOPPED = auto()
+    """It stopped cleanly, or begins to."""
+    LOST = auto()
+    """It crashed, hung or was cut off for longer than a session."""
+    GONE = auto()
+    """It stopped cleanly or was lost: both look alike here."""
+    CUT_OFF = auto()
+    """It answers, and the controllers did not take it for alive, be it for a moment."""
+    BROKE = auto()
+    """Its process ended by itself while it was listed, as with its last directory."""
+    RUNS = auto()
+    """It is listed, whether it answers or is silent."""
+
+
+class Finding(NamedTuple):
+    """What a broker did, and why one may think so."""
+
+    fate: Fate
+    because: str
+
+
+class _Leaving(NamedTuple):
+    """A broker left ISRs, or ceased to be listed, within a window; ``is_late``: the next answers have been awaited."""
+
+    broker: BrokerId
+    since: Micros
+    until: Micros
+    is_late: bool
+
+
+class Fates:
+    """What brokers did.
+
+    Attributes:
+        stopped: brokers that were found to stop cleanly, until they are listed again.
+        stalled_until: end of the last time in which the controller stood still.
+    """
+
+    def __init__(self, intervals: Intervals, listeners: Listeners) -> None:
+        self._intervals, self._listeners = intervals, listeners
+        self._steps: deque[Step] = deque()
+        self.stopped: set[BrokerId] = set()
+        self.stalled_until: Micros | None = None
+
+    def note(self, steps: Iterable[Step]) -> None:
+        """Take steps for circumstances of each other."""
+        self._steps.extend(steps)
+        while self._steps and self._steps[0].until + _REMEMBERED < self._steps[-1].until:
+            self._steps.popleft()
+
+    def of(self, broker: BrokerId, since: Micros, until: Micros, now: Micros) -> Finding | None:
+        """Return what a broker did that left ISRs, or ceased to be listed, within a window; None: not clear yet."""
+        if broker in self.stopped:
+            return Finding(Fate.STOPPED, f"broker {broker} had begun to stop")
+        leaving = _Leaving(broker, since, until, is_late=now >= until + self._intervals.hold)
+        listener = self._listeners.of.get(broker)
+        if listener is None or listener.answered is None:
+            is_gone = self._listeners.is_listed(broker) is False
+            because = f"broker {broker} is not listed, and was never asked: {ALIKE}"
+            return Finding(Fate.GONE, because) if is_gone else Finding(Fate.RUNS, "")
+        absence = listener.absence_at(until) or (listener.absences[-1] if listener.is_absent else None)
+        if absence is None:
+            finding = self._of_present(leaving)
+        elif _is_before(absence, since):
+            finding = self._of_absent(leaving, absence)
+        else:
+            finding = self._of_ended(leaving, absence, listener)
+        if finding is not None and finding.fate is Fate.STOPPED:
+            self.stopped.add(broker)
+        return finding
+
+    def _of_absent(self, leaving: _Leaving, absence: Absence) -> Finding | None:
+        """Return what a broker did that had not answered for a while when it left."""
+        broker, _, until, is_late = leaving
+        listeners = self._listeners
+        how = "had refused connections" if absence.is_refused else "had not answered"
+        because = f"broker {broker} {how} for {seconds(until - absence.last_answer)} when it left"
+        is_process_gone = absence.is_process_gone and listeners.is_trusted(broker)
+        if not listeners.is_trusted(broker):
+            because += ", as far as can be seen through a proxy"
+        if listeners.is_listed(broker) is False or is_process_gone or self._has_moved_from(broker, until):
+            return Finding(Fate.LOST, because)
+        if not listeners.is_confirmed(broker, until) and not is_late:
+            return None
+        return Finding(Fate.RUNS, because)
+
+    def _of_ended(self, leaving: _Leaving, absence: Absence, listener: Listener) -> Finding | None:
+        """Return what a broker did that answered until about the time at which it left, and then no more."""
+        broker, _, until, is_late = leaving
+        lasted = until - absence.last_answer
+        if self._listeners.is_listed(broker) is False:
+            if 3 * lasted > 2 * self._intervals.session:  # the window is too wide to say which came first
+                because = f"broker {broker} answered last {seconds(lasted)} before it was seen to have left: {ALIKE}"
+                return Finding(Fate.GONE, because)
+            return Finding(Fate.STOPPED, f"broker {broker} answered until it had left, then no more")
+        if self._has_moved_from(broker, until):
+            return Finding(Fate.STOPPED, f"broker {broker} answered until it led nothing any more, then no more")
+        if not is_late:
+            return None
+        if listener.is_absent and absence.is_process_gone and self._listeners.is_trusted(broker):
+            return Finding(Fate.BROKE, f"the process of broker {broker} ended while it was listed")
+        return Finding(Fate.RUNS, f"broker {broker} does not answer, and is listed")
+
+    def _of_present(self, leaving: _Leaving) -> Finding | None:
+        """Return what a broker did that answers all the time."""
+        broker, since, until, is_late = leaving
+        if self._listeners.is_listed(broker) is False:
+            because = f"broker {broker} answers, and the others do not list it"
+            return Finding(Fate.CUT_OFF, because) if is_late else None
+        if not self._listeners.is_confirmed(broker, until) and not is_late:
+            return None
+        if self._is_after_stall(since, until):
+            return Finding(Fate.CUT_OFF, f"broker {broker} answers, and the controller had stood still")
+        if not self._has_moved_from(broker, until):
+            return Finding(Fate.RUNS, f"broker {broker} answers and is listed")
+        if any(step.until > until and step.is_joined_by(broker) for step in self._steps):
+            return Finding(Fate.CUT_OFF, f"broker {broker} answers, and was out of its ISRs for a moment")
+        because = f"broker {broker} answers and is listed, and leads nothing any more"
+        return Finding(Fate.STOPPED, because) if is_late else None
+
+    def _is_after_stall(self, since: Micros, until: Micros) -> bool:
+        """Return whether the controller resumed within a window, or just before."""
+        end = self.stalled_until
+        return end is not None and since - _BEHIND <= end <= until + _SECOND
+
+    def _has_moved_from(self, broker: BrokerId, until: Micros) -> bool:
+        """Return whether a broker lost leaderships at about that time."""
+        return any(step.moves_from(broker) for step in self._steps if abs(step.until - until) <= self._intervals.hold)
+
+
+def _is_before(absence: Absence, since: Micros) -> bool:
+    """Return whether a broker ceased to answer clearly before the begin of a window."""
+    ended = absence.ended_at
+    return absence.last_answer < since - SLOW or (ended is not None and ended + _BEHIND < since)

@@ -1,0 +1,422 @@
+"""Observations of a polled cluster, inferred from what its brokers answer and from how their listeners behave. Pure.
+
+A driver owns the clock and the connections, and no rule. It calls, in the order in which things end:
+
+    inference = Inference("admin:c1", "prod", intervals)
+    while running:
+        for question in inference.questions(now):      # at ``next_at``, or earlier
+            carry it out, and pass how it ends to inference.meet(met)
+        inference.view(view, asked, ended)             # each time that the metadata were read
+        publish(inference.take(now, skew))             # after each of these calls, and at ``next_at``
+
+Every time is monotonic, in microseconds, and ``now`` never falls; ``skew`` is the wall clock minus the monotonic one.
+``take`` alone returns observations, in the order in which they are to be published; it holds some for up to
+``Intervals.hold``, until it is clear why a broker left its ISRs.
+
+The driver guarantees: each question ends once with a ``Met`` that is not ``SILENT``, be it ``CLOSED`` when it gives up;
+while it is open, it meets ``SILENT`` each second. A broker has one connection, which is opened again after it ended,
+and no question to it is sent while another one of the same kind is open. ``ANSWERED`` is said only of an answer on a
+connection whose node named the id of the broker. A view that may be stale is not passed (``Uncertainty``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, BrokerId, Micros
+from streaming.contracts.observations import (
+    BrokerObserved,
+    ControllerObserved,
+    Heartbeat,
+    Observation,
+    SnapshotReason,
+    SourceKind,
+)
+from streaming.sources.polling.causes import Causes
+from streaming.sources.polling.conduct import Listed, Listeners
+from streaming.sources.polling.fates import Fates, Step
+from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.schedule import Intervals, Schedule
+from streaming.sources.polling.view import (
+    ClusterView,
+    PartitionView,
+    comparable,
+    deleted_topics,
+    goes_back,
+    has_same_members,
+    in_order,
+    observed_step,
+    snapshot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from streaming.sources.polling.view import Explanation
+
+_BLIND: Final = Micros(60_000_000)
+"""Views that are further apart are not merely slow: changes may have been missed."""
+
+
+class _Known(NamedTuple):
+    """When a partition was asked about last, when the answer came, and of which broker."""
+
+    asked: Micros
+    ended: Micros
+    by: int
+
+
+@dataclass(slots=True)
+class _Report:
+    """What is to be published of one answer: of a view, of partitions, of a broker or of the controller."""
+
+    asked: Micros
+    ended: Micros
+    steps: tuple[Step, ...] = ()
+    before: ClusterView | None = None
+    after: ClusterView | None = None
+    reason: SnapshotReason | None = None
+    is_new_log: bool = False
+    deleted: tuple[Any, ...] = ()
+    is_view: bool = False
+    listed: Listed | None = None
+    controller: QuorumLeader | None = None
+    silent_since: Micros | None = None
+
+
+class Inference:
+    """The state of a polled cluster, and what is to be asked and published of it.
+
+    Args:
+        name: of the source on the bus.
+        cluster: the display name of the cluster.
+        intervals: of questions and reports, and the configured times of the cluster.
+    """
+
+    def __init__(self, name: str, cluster: str, intervals: Intervals | None = None) -> None:
+        self._name, self._cluster = name, cluster
+        self.intervals = intervals or Intervals()
+        self._listeners = Listeners()
+        self._schedule = Schedule(self.intervals, self._listeners)
+        self._fates = Fates(self.intervals, self._listeners)
+        self._causes = Causes(self.intervals, self._listeners, self._fates)
+        self._reported_stopped: set[BrokerId] = set()
+        self._away: set[BrokerId] = set()
+        self._pending: dict[tuple[str, int], tuple[PartitionView, int]] = {}
+        self._quorum_asked: Micros | None = None
+        self._view: ClusterView | None = None
+        self._viewed = _Known(Micros(0), Micros(0), -1)
+        self._known: dict[tuple[str, int], _Known] = {}
+        self._reports: deque[_Report] = deque()
+        self._quorum: QuorumLeader | None = None
+        self._quorum_answered: Micros | None = None
+        self._full_due = Micros(0)
+        self._missed_changes = False
+        self._until = 0
+
+    # ------------------------------------------------------------------ questions
+
+    def questions(self, now: Micros) -> list[Question]:
+        """Return the questions that are due, each of which is taken for asked."""
+        due = [] if self._view is None else self._schedule.questions(now, self._view)
+        if self._quorum_asked is None and any(each.ask is Ask.QUORUM for each in due):
+            self._quorum_asked = now
+        return due
+
+    @property
+    def next_at(self) -> Micros:
+        """When a question is due, or something held is to be published."""
+        held = [self._reports[0].ended + self.intervals.hold] if self._reports else []
+        return Micros(min((self._schedule.next_at, *held)))
+
+    # ------------------------------------------------------------------ answers
+
+    def meet(self, met: Met) -> None:
+        """Take how a question ended, or that it is still open."""
+        was_absent = self._listeners.listener(met.question.broker).is_absent
+        changes = self._listeners.meet(met)
+        self._schedule.meet(met)
+        if self._listeners.listener(met.question.broker).is_absent is not was_absent:
+            self._schedule.hasten(met.ended)
+        for change in changes:
+            self._schedule.hasten(met.ended)
+            self._reports.append(_Report(change.since, change.until, listed=change))
+        if met.question.ask is Ask.QUORUM and isinstance(met.content, QuorumLeader):
+            self._lead(met, met.content)
+        elif met.question.ask is Ask.PARTITIONS and met.how is Meeting.ANSWERED and met.content is not None:
+            assert not isinstance(met.content, Presence | QuorumLeader)  # noqa: S101 - for the type checker
+            self._compare_some(met.content, _Known(met.asked, met.ended, met.question.broker))  # type: ignore[arg-type]
+
+    def _lead(self, met: Met, leader: QuorumLeader) -> None:
+        before, answered = self._quorum, self._quorum_answered
+        if leader.leader < 0 or (before is not None and leader.epoch < before.epoch):
+            return
+        waited = met.ended - (self._quorum_asked or met.asked)
+        self._quorum_answered, self._quorum_asked = met.ended, None
+        if waited > self.intervals.hot or leader != before:
+            self._schedule.hasten(met.ended)
+        if leader == before and answered is not None and waited > self.intervals.session // 2:
+            ended = min([met.ended, *(each.ended for each in self._reports)])
+            stall = _Report(answered, ended, controller=leader, silent_since=answered)
+            self._reports.appendleft(stall)  # it explains what is held
+            self._fates.stalled_until = met.ended
+            return
+        if leader != before:
+            self._quorum = leader
+            self._reports.append(_Report(met.asked, met.ended, controller=leader))
+
+    def view(self, view: ClusterView, asked: Micros, ended: Micros, remembered: ClusterView | None = None) -> None:
+        """Take the metadata that were read.
+
+        Args:
+            view: all of it.
+            asked: when it was asked for.
+            ended: when it was received.
+            remembered: the topics and leader epochs that an earlier collector polled, which the first view is compared
+                with.
+        """
+        if self._view is not None and self._view.cluster_id != view.cluster_id:
+            self._forget_cluster()
+        before, known = self._view, _Known(asked, ended, view.answered_by)
+        self._missed_changes |= before is not None and ended - self._viewed.ended > max(_BLIND, 2 * self.intervals.poll)
+        last = before or remembered
+        is_new_log = last is not None and goes_back(last, view)
+        self._missed_changes |= is_new_log
+        after = view if before is None or is_new_log else self._with_newer(before, view, asked)
+        self._listeners.at(after.brokers)
+        changes = self._listeners.vote(view.answered_by, (*view.brokers, *view.unseen), asked, ended)
+        self._reports += (_Report(change.since, change.until, listed=change) for change in changes)
+        steps = () if before is None else tuple(self._steps(before, after, known))
+        reason = self._reason(before, after, ended)
+        report = _Report(asked if before is None else self._viewed.asked, ended, steps, before, after, reason)
+        report.is_view, report.is_new_log = True, is_new_log
+        report.deleted = () if last is None else tuple(deleted_topics(last, view))
+        self._reports.append(report)
+        self._view, self._viewed, self._known = after, known, {}
+        self._noted(steps, ended)
+
+    def _with_newer(self, before: ClusterView, view: ClusterView, asked: Micros) -> ClusterView:
+        """Keep what partitions are known to be by answers that were asked for later, unless their epoch is higher."""
+        topics = {**view.topics}
+        for (topic, number), known in self._known.items():
+            new = topics.get(topic, {}).get(number)
+            if new is None or known.ended <= asked or before.topic_ids.get(topic) != view.topic_ids.get(topic):
+                continue
+            old = before.topics[topic][number]
+            if (new.leader_epoch or 0) <= (old.leader_epoch or 0):
+                topics[topic] = {**topics[topic], number: old._replace(reassignment=new.reassignment)}
+        return replace(view, topics=topics)
+
+    def _compare_some(self, topics: Mapping[str, Mapping[int, PartitionView]], known: _Known) -> None:
+        before = self._view
+        if before is None or self._listeners.is_listed(BrokerId(known.by)) is False:
+            return
+        changed: dict[str, dict[int, PartitionView]] = {}
+        for topic, parts in topics.items():
+            for number, answered in parts.items():
+                old = before.topics.get(topic, {}).get(number)
+                if old is None or topic in before.hidden:
+                    continue
+                new = self._comparable(old, answered, before)
+                if new is None or self._is_older((topic, number), old, new, known):
+                    continue
+                if new != old:
+                    changed.setdefault(topic, dict(before.topics[topic]))[number] = new
+                else:
+                    self._known[topic, number] = known
+        if changed:
+            after = replace(before, topics={**before.topics, **changed})
+            steps = tuple(self._steps(before, after, known))
+            self._view = after
+            for step in steps:
+                self._known[step.topic, step.number] = known
+            asked = min((step.since for step in steps), default=known.asked)
+            self._reports.append(_Report(asked, known.ended, steps, before, after))
+            self._noted(steps, known.ended)
+
+    def _comparable(self, old: PartitionView, new: PartitionView, view: ClusterView) -> PartitionView | None:
+        """Return an answer as a view would have it; None where it says less."""
+        if new.leader == UNSEEN_LEADER or set(new.replicas) != set(old.replicas):
+            return None
+        if not view.has_elr:
+            new = new._replace(elr=(), last_known_elr=())
+        return new._replace(isr=in_order(new.isr, new.replicas), reassignment=old.reassignment)
+
+    def _is_older(self, key: tuple[str, int], old: PartitionView, new: PartitionView, known: _Known) -> bool:
+        """Return whether an answer may be from before what is known: brokers follow the metadata at their own pace.
+
+        One that is cut off from the controllers repeats what it saw last. So if an ISR grew, or a leader is there
+        again, another broker has to agree, unless what is known is of the same one.
+        """
+        last = self._known.get(key, self._viewed)
+        if old.leader_epoch is not None and new.leader_epoch is not None and new.leader_epoch != old.leader_epoch:
+            return new.leader_epoch < old.leader_epoch
+        is_grown = not set(new.isr) <= set(old.isr) or (old.leader == NO_LEADER != new.leader)
+        if known.by == last.by or not is_grown:
+            return known.asked < last.asked
+        agreed, self._pending[key] = self._pending.get(key), (new, known.by)
+        return known.asked < last.ended or agreed is None or agreed[0] != new or agreed[1] == known.by
+
+    def _steps(self, before: ClusterView, after: ClusterView, known: _Known) -> Iterator[Step]:
+        for topic, parts in after.topics.items():
+            old = before.topics.get(topic)
+            if parts is old or topic in after.hidden:
+                continue
+            is_same = before.topic_ids.get(topic) == after.topic_ids.get(topic)
+            is_first = topic in before.hidden
+            for number, new in parts.items():
+                was = comparable((old or {}).get(number) if is_same else None, new, before, after)
+                if was == new or is_first:
+                    continue
+                since = self._known.get((topic, number), self._viewed).asked
+                yield Step(topic, number, was, new, since, known.ended)
+
+    def _noted(self, steps: tuple[Step, ...], ended: Micros) -> None:
+        """Note steps as circumstances of each other, and ask more often while there are some."""
+        self._fates.note(steps)
+        if steps:
+            self._schedule.hasten(ended)
+
+    def _reason(self, before: ClusterView | None, view: ClusterView, now: Micros) -> SnapshotReason | None:
+        is_due = now >= self._full_due
+        if is_due:
+            self._full_due = Micros(now + self.intervals.full_report)
+        missed, self._missed_changes = self._missed_changes, False
+        if before is None:
+            return SnapshotReason.START
+        if missed:
+            return SnapshotReason.HISTORY_LOST
+        return SnapshotReason.PERIODIC if is_due or not has_same_members(before, view) else None
+
+    # ------------------------------------------------------------------ observations
+
+    def take(self, now: Micros, skew: int) -> list[Observation]:
+        """Return what is to be published, once its causes are clear or it was held for long enough."""
+        observations: list[Observation] = []
+        back = [broker for broker in self._away if not self._listeners.listener(broker).is_absent]
+        if back and not self._reports:
+            observations += self._returned(self._envelope(_Report(now, now), now, skew))
+        while self._reports:
+            report = self._reports[0]
+            is_late = now >= report.ended + self.intervals.hold
+            if not is_late and not self._is_clear(report, now):
+                break
+            self._reports.popleft()
+            observations += self._published(report, now, skew)
+        return observations
+
+    def _is_clear(self, report: _Report, now: Micros) -> bool:
+        """Return whether what is said of a report would be the same later."""
+        gone = report.listed
+        if gone is not None and not gone.is_listed:
+            return self._fates.of(gone.broker, gone.since, gone.until, now) is not None
+        return all(self._causes.is_clear(step, now) for step in report.steps)
+
+    def _published(self, report: _Report, now: Micros, skew: int) -> list[Observation]:
+        envelope = self._envelope(report, now, skew)
+        if report.controller is not None:
+            leader, epoch = report.controller
+            since = None if report.silent_since is None else Micros(max(0, report.silent_since + skew))
+            return [ControllerObserved(**envelope, controller=leader, controller_epoch=epoch, silent_since=since)]
+        if report.listed is not None:
+            return [self._of_broker(report.listed, envelope, now)]
+        assert report.after is not None  # noqa: S101 - for the type checker
+        explained = [(step, self._causes.explain(step, now)) for step in report.steps]
+        before, after = self._brokers_of(report.steps, envelope, now)
+        if report.reason is not None:
+            return [*before, *self._full(report, report.after, dict(explained), envelope), *after]
+        steps = [
+            observed_step(step.topic, step.number, report.after, self._at(step, envelope, skew), why)
+            for step, why in explained
+            if why is not None
+        ]
+        return [*before, *steps, *after] or ([Heartbeat(**envelope)] if report.is_view else [])
+
+    def _full(
+        self, report: _Report, view: ClusterView, explained: Mapping[Step, Explanation | None], envelope: dict[str, Any]
+    ) -> list[Observation]:
+        assert report.reason is not None  # noqa: S101 - for the type checker
+        unlisted = {broker for broker in view.brokers if self._listeners.is_listed(broker) is False}
+        return snapshot(
+            report.before,
+            view,
+            envelope,
+            snapshot_id=f"{self._name}/{envelope['occurred_not_after']}",
+            reason=report.reason,
+            is_new_log=report.is_new_log,
+            deleted=report.deleted,
+            explained={(step.topic, step.number): why for step, why in explained.items()},
+            fenced=unlisted | self._away,
+            stopping=self._fates.stopped,
+        )
+
+    def _brokers_of(
+        self, steps: tuple[Step, ...], envelope: dict[str, Any], now: Micros
+    ) -> tuple[list[Observation], list[Observation]]:
+        """Return what steps show of brokers, before and after them: those that stop, or were away for a moment."""
+        lost = {broker for step in steps for broker in self._causes.lost_by(step, now)}
+        lost = {broker for broker in lost - self._away if self._listeners.is_listed(broker) is not False}
+        self._away |= lost
+        stopping = self._fates.stopped - self._reported_stopped
+        self._reported_stopped |= stopping
+        before: list[Observation] = [
+            *(BrokerObserved(**envelope, broker=broker, in_controlled_shutdown=True) for broker in sorted(stopping)),
+            *(BrokerObserved(**envelope, broker=broker, fenced=True) for broker in sorted(lost)),
+        ]
+        return before, self._returned(envelope)
+
+    def _returned(self, envelope: dict[str, Any]) -> list[Observation]:
+        """Return the brokers that were taken for lost while they were listed, and answer again."""
+        back = {broker for broker in self._away if not self._listeners.listener(broker).is_absent}
+        back = {broker for broker in back if self._listeners.is_listed(broker) is not False}
+        self._away -= back
+        return [BrokerObserved(**envelope, broker=broker, fenced=False) for broker in sorted(back)]
+
+    def _of_broker(self, change: Listed, envelope: dict[str, Any], now: Micros) -> BrokerObserved:
+        """Return whether a broker is fenced; of one that is, whether it stopped cleanly."""
+        broker = change.broker
+        self._away.discard(broker)
+        if change.is_listed:
+            self._fates.stopped.discard(broker)
+            self._reported_stopped.discard(broker)
+            return BrokerObserved(**envelope, broker=broker, fenced=False)
+        self._fates.of(broker, change.since, change.until, now)
+        is_stopped = broker in self._fates.stopped
+        self._reported_stopped |= {broker} if is_stopped else set()
+        return BrokerObserved(**envelope, broker=broker, fenced=True, in_controlled_shutdown=is_stopped or None)
+
+    def _envelope(self, report: _Report, now: Micros, skew: int) -> dict[str, Any]:
+        """Return what all observations of a report say; times do not run back when the clock is set back."""
+        end = max(report.ended + skew, self._until)
+        self._until = end
+        view = report.after or self._view
+        assert view is not None  # noqa: S101 - for the type checker
+        return {
+            "cluster_id": view.cluster_id,
+            "cluster": self._cluster,
+            "source": self._name,
+            "source_kind": SourceKind.POLL,
+            "occurred_not_before": Micros(max(0, min(report.asked + skew, end))),
+            "occurred_not_after": Micros(end),
+            "collected_at": Micros(max(now + skew, end)),
+        }
+
+    def _at(self, step: Step, envelope: dict[str, Any], skew: int) -> dict[str, Any]:
+        since = min(step.since + skew, envelope["occurred_not_after"])
+        return {**envelope, "occurred_not_before": Micros(max(0, since))}
+
+    # ------------------------------------------------------------------ what a driver may say
+
+    def expire(self) -> None:
+        """Send a full report with the next view."""
+        self._full_due = Micros(0)
+
+    def miss_changes(self) -> None:
+        """Note that changes may have been missed since the last view, which the next full report says."""
+        self._missed_changes = True
+
+    def _forget_cluster(self) -> None:
+        """Forget all: nothing that was seen before is of this cluster."""
+        self.__init__(self._name, self._cluster, self.intervals)  # type: ignore[misc]

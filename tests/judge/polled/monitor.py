@@ -1,0 +1,153 @@
+"""Plays ``Inference`` on a simulated cluster, at the intervals of a real one: the model answers where brokers would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import Observation
+from streaming.model.controller.metadata_writer import Commit
+from streaming.sources.polling.inference import Inference
+from streaming.sources.polling.inquiry import Met
+from streaming.sources.polling.metadata import TimedView
+from streaming.sources.polling.schedule import Intervals
+from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
+from tests.judge.polled.answers import Answers
+from tests.judge.polled.bare import NAME, minima
+from tests.judge.polled.images import Images
+from tests.judge.polled.listeners import TICK_MS, Listeners
+from tests.judge.polled.surroundings import Surroundings
+from tests.judge.polled.transcripts import Transcript
+from tests.judge.polled.views import Views
+
+if TYPE_CHECKING:
+    from streaming.model.constants import Constants
+
+_MILLI: Final = 1_000
+_SECOND: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polling:
+    """How a cluster is polled in a play.
+
+    Attributes:
+        seconds: between two reads of the metadata.
+        is_bare: by the metadata alone, as before there were other questions.
+        is_whole: keep everything that is met.
+    """
+
+    seconds: float = 5.0
+    is_bare: bool = False
+    is_whole: bool = False
+
+
+def intervals_of(constants: Constants, polling: Polling) -> Intervals:
+    """Give the intervals of a collector, with the times that DescribeConfigs shows of the cluster."""
+    return Intervals(
+        poll=Micros(round(polling.seconds * _SECOND)),
+        session=Micros(constants.broker_session_timeout_ms * _MILLI),
+        lag=Micros(constants.replica_lag_time_max_ms * _MILLI),
+    )
+
+
+class Monitor:
+    """The collector of one polled cluster; it sees what the surroundings let through, and nothing else.
+
+    Args:
+        simulation: the cluster; the monitor acts on its agenda.
+        commits: every batch of the controllers.
+        surroundings: where it stands.
+        seed: of latencies and of the moment at which it begins.
+        origin: wall-clock time of the begin of the play.
+        polling: at which intervals.
+    """
+
+    def __init__(  # noqa: PLR0913 - a cluster, what is around it, and whose clock and chance it is
+        self,
+        simulation: Simulation,
+        commits: Sequence[Commit],
+        surroundings: Surroundings,
+        *,
+        seed: int,
+        origin: Micros,
+        polling: Polling,
+    ) -> None:
+        constants = simulation.scenario.constants
+        random = Random(f"{seed} monitor")
+        self.transcript = Transcript(origin, is_whole=polling.is_whole)
+        self._simulation = simulation
+        self._agenda = simulation.agenda
+        self._inference = Inference(NAME, "judged", intervals_of(constants, polling))
+        answers = Answers(
+            simulation,
+            Images(simulation.cluster, commits),
+            surroundings.addresses,
+            lists_fenced=constants.switches.pre_vote,
+            random=random,
+        )
+        self._listeners = Listeners(simulation, answers, surroundings, random=random, take=self._met, origin=origin)
+        self._views = Views(
+            self._listeners,
+            answers,
+            simulation.agenda,
+            simulation.scenario.brokers,
+            interval_ms=round(polling.seconds * _MILLI),
+            random=random,
+            take=self._viewed,
+        )
+        self._seen: list[Observation] = []
+        self._has_minima = False
+        self._views.begin(WARM_UP_MS + random.randrange(round(min(polling.seconds, 4) * _MILLI)))
+        self._agenda.every(TICK_MS, WARM_UP_MS + TICK_MS, self._tick)
+        self._next_ms = -1
+
+    def poll(self, _: Micros) -> list[Observation]:
+        """Give what was seen since the last call."""
+        seen, self._seen = self._seen, []
+        return seen
+
+    @property
+    def _now(self) -> Micros:
+        return self._listeners.micros(self._listeners.now)
+
+    def _tick(self) -> None:
+        self._listeners.tick()
+        self._go_on()
+
+    def _met(self, met: Met) -> None:
+        self.transcript.met(met)
+        self._inference.meet(met)
+        self._plan()
+
+    def _viewed(self, read: TimedView | None) -> None:
+        self.transcript.viewed(read, self._now)
+        if read is None:
+            self._inference.miss_changes()
+            return
+        self._inference.view(read.view, read.began, read.ended)
+        if not self._has_minima:
+            self._has_minima = True
+            self._take()
+            self._seen += minima(self._simulation, self._now)
+        self._plan()
+
+    def _plan(self) -> None:
+        """Go on when this moment is over: several questions may end in it."""
+        now = self._listeners.now
+        if self._next_ms != now:
+            self._next_ms = now
+            self._agenda.at(now, self._go_on)
+
+    def _go_on(self) -> None:
+        """Publish what is clear, and ask what is due."""
+        self._take()
+        if self._now >= self._inference.next_at:
+            for question in self._inference.questions(self._now):
+                self._listeners.ask(question)
+
+    def _take(self) -> None:
+        self._seen += self._inference.take(self._now, 0)
