@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streaming.sources.protocol.connection import Connection
 
 UNSUPPORTED_VERSION: Final = 35
-_WITH_FENCED: Final = 2  # the version of DescribeCluster that lists fenced brokers (KIP-1073), Kafka 4.0
+WITH_FENCED: Final = 2  # the version of DescribeCluster that lists fenced brokers (KIP-1073), Kafka 4.0
 _FLEXIBLE_METADATA: Final = 9
 _OPERATIONS_UNTIL: Final = 10
 _QUORUM_NEWEST: Final = 2
@@ -78,8 +78,8 @@ class Requests:
                 return _epoch_ends(question, connection)
 
     def _presence(self, connection: Connection) -> Steps:
-        if connection.newest(DescribeClusterRequest.API_KEY, _WITH_FENCED) == _WITH_FENCED:
-            request: Any = RawRequest(DescribeClusterRequest.API_KEY, _WITH_FENCED, _DESCRIBE_BROKERS)
+        if connection.newest(DescribeClusterRequest.API_KEY, WITH_FENCED) == WITH_FENCED:
+            request: Any = RawRequest(DescribeClusterRequest.API_KEY, WITH_FENCED, _DESCRIBE_BROKERS)
             error, controller, brokers = yield Call(request, _Decoder(self._described), _value)
             fenced = None if brokers is None else brokers[1]
         else:

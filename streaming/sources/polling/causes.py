@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, BrokerId, Micros
 from streaming.sources.polling.conduct import seconds
-from streaming.sources.polling.elections import election_of
+from streaming.sources.polling.elections import LogEnds, election_of, is_from_outside, is_missing_records
 from streaming.sources.polling.fates import Fate, Fates, Finding, Step
 from streaming.sources.polling.view import Explanation
 
@@ -33,13 +33,16 @@ class Causes:
         intervals: with the configured times of the cluster.
         listeners: conduct of brokers.
         fates: what they did.
+        ends: of logs.
     """
 
-    def __init__(self, intervals: Intervals, listeners: Listeners, fates: Fates) -> None:
-        self._intervals, self._listeners, self._fates = intervals, listeners, fates
+    def __init__(self, intervals: Intervals, listeners: Listeners, fates: Fates, ends: LogEnds) -> None:
+        self._intervals, self._listeners, self._fates, self._ends = intervals, listeners, fates, ends
 
     def is_clear(self, step: Step, now: Micros) -> bool:
         """Return whether nothing that may still be met would change the cause of a step."""
+        if is_from_outside(step) and self._ends.shown(step) is not None and self._ends.epoch_end(step) is None:
+            return False
         return all(self._fates.of(broker, step.since, step.until, now) is not None for broker in step.left)
 
     def lost_by(self, step: Step, now: Micros) -> set[BrokerId]:
@@ -56,7 +59,18 @@ class Causes:
             return None
         if set(before.replicas) != set(after.replicas) or before.reassignment != after.reassignment:
             return Explanation(Cause.REASSIGNMENT)
-        return election_of(step, self._listeners) or (self._removal(step, now) if step.left else _of_full_isr(step))
+        elected = election_of(step, self._listeners, self._ends)
+        if elected is not None:
+            return elected
+        why = self._removal(step, now) if step.left else _of_full_isr(step)
+        return why._replace(because=self._with_doubt(step, why.because)) if is_from_outside(step) else why
+
+    def _with_doubt(self, step: Step, because: str) -> str:
+        """Say of a leader that can have caught up why that is doubtful."""
+        has_all = is_missing_records(step, self._ends) is False
+        doubt = f"broker {step.after.leader} leads, and was not in the ISR seen last"
+        doubt += ", but has all that was seen" if has_all else ": it can have caught up, or lack acknowledged records"
+        return "; ".join(filter(None, (because, doubt)))
 
     def _removal(self, step: Step, now: Micros) -> Explanation:
         whys = [self._why(step, broker, self._fates.of(broker, step.since, step.until, now)) for broker in step.left]

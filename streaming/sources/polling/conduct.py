@@ -164,6 +164,8 @@ class Listeners:
         self.awaiting: dict[BrokerId, Micros] = {}
         self._votes: dict[int, _Vote] = {}
         self._listing: dict[BrokerId, _Listing] = {}
+        self._is_disputed = False
+        """Votes differ: each is counted until they agree again."""
 
     def listener(self, broker: BrokerId) -> Listener:
         """Return the listener of a broker."""
@@ -199,12 +201,19 @@ class Listeners:
 
         A broker does not vote on itself, nor while it is not listed: it repeats what it saw last before it was cut off.
         """
-        self._votes[voter] = _Vote(asked, ended, frozenset(listed))
+        before, vote = self._votes.get(voter), _Vote(asked, ended, frozenset(listed))
+        self._votes[voter] = vote
+        if before is not None and before.listed == vote.listed and not self._is_disputed:
+            for broker in vote.listed:
+                self._listing[broker].seen = asked
+            return []
+        self._is_disputed = False
         changed = []
         for broker in sorted({*self._listing, *self._votes[voter].listed}):
             change = self._counted(broker, ended)
             if change is not None:
                 changed.append(change)
+        self._is_disputed |= bool(changed)
         return changed
 
     def _counted(self, broker: BrokerId, now: Micros) -> Listed | None:
@@ -218,6 +227,7 @@ class Listeners:
         if listing is None:
             self._listing[broker] = _Listing(is_listed=True, seen=max((v.asked for v in in_favour), default=now))
             return None
+        self._is_disputed |= 0 < len(in_favour) < len(votes)
         is_tied = 2 * len(in_favour) == len(votes)
         is_listed = listing.is_listed if is_tied else 2 * len(in_favour) > len(votes)
         of_state = [vote.asked for vote in votes if (broker in vote.listed) is listing.is_listed]

@@ -2,6 +2,8 @@
 
 A leader from outside of the ISR and the eligible leader replicas (KIP-966) that were seen last may have caught up
 between the two answers. It cannot have, if nobody led, or if the leader before or itself did not answer meanwhile.
+Else the logs decide: where the epoch of the leader before ends in the log of the new one (KIP-279), below an end that
+the former one had shown, records are missing.
 """
 
 from __future__ import annotations
@@ -14,12 +16,65 @@ from streaming.sources.polling.conduct import SLOW
 from streaming.sources.polling.view import Explanation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streaming.contracts.identifiers import BrokerId, Micros
     from streaming.sources.polling.conduct import Listeners
     from streaming.sources.polling.fates import Step
+    from streaming.sources.polling.inquiry import Question
+    from streaming.sources.polling.view import ClusterView
 
 
-def election_of(step: Step, listeners: Listeners) -> Explanation | None:  # noqa: PLR0911 - one per kind of election
+class LogEnds:
+    """Ends of logs that leaders have shown while they were the only replica in sync, and ends of their epochs.
+
+    Nobody else had to have what such a leader had, and it was committed at once, unless too few replicas were in sync
+    for writers who wait for all of them.
+    """
+
+    def __init__(self) -> None:
+        self._shown: dict[tuple[str, int], tuple[int, int]] = {}
+        self._epoch_ends: dict[tuple[str, int, int], int] = {}
+
+    def note_ends(self, leader: BrokerId, ends: Mapping[tuple[str, int], int], view: ClusterView) -> None:
+        """Note where the logs of a broker end."""
+        for (topic, number), end in ends.items():
+            part = view.topics.get(topic, {}).get(number)
+            if part is not None and part.isr == (leader,) and part.leader == leader and part.leader_epoch is not None:
+                self._shown[topic, number] = part.leader_epoch, end
+
+    def note_epoch_ends(self, question: Question, ends: Mapping[tuple[str, int], int]) -> None:
+        """Note where the epochs end that were asked for."""
+        for topic, number, epoch in question.partitions:
+            if (topic, number) in ends:
+                self._epoch_ends[topic, number, epoch] = ends[topic, number]
+
+    def shown(self, step: Step) -> int | None:
+        """Return the end that the leader before a step had shown in its epoch; None: none, or of another epoch."""
+        epoch, end = self._shown.get((step.topic, step.number), (-1, -1))
+        return end if step.before is not None and step.before.leader_epoch == epoch else None
+
+    def epoch_end(self, step: Step) -> int | None:
+        """Return where the epoch before a step ends in the log of the new leader; None: that was not answered."""
+        epoch = None if step.before is None else step.before.leader_epoch
+        return None if epoch is None else self._epoch_ends.get((step.topic, step.number, epoch))
+
+
+def is_from_outside(step: Step) -> bool:
+    """Return whether a broker took over from another one that was not in the ISR seen last, nor eligible to lead."""
+    before, after = step.before, step.after
+    if before is None or before.leader < 0 or after.leader in (NO_LEADER, UNSEEN_LEADER, before.leader):
+        return False
+    return set(before.replicas) == set(after.replicas) and after.leader not in (*before.isr, *before.elr)
+
+
+def is_missing_records(step: Step, ends: LogEnds) -> bool | None:
+    """Return whether a new leader lacks what the one before had shown; None: unknown."""
+    shown, end = ends.shown(step), ends.epoch_end(step)
+    return None if shown is None or end is None else end < shown
+
+
+def election_of(step: Step, listeners: Listeners, ends: LogEnds) -> Explanation | None:  # noqa: PLR0911 - one per kind of election
     """Return the cause of a step by which a broker leads that was not in the ISR, or nobody led before; else None."""
     before, after = step.before, step.after
     if before is None or after.leader in (NO_LEADER, UNSEEN_LEADER, before.leader):
@@ -39,6 +94,9 @@ def election_of(step: Step, listeners: Listeners) -> Explanation | None:  # noqa
     if nobody_led:
         return Explanation(Cause.UNCLEAN_ELECTION, because=f"{outside}, while nobody led")
     absent = [each for each in (before.leader, leader) if _was_absent(each, step.since, step.until, listeners)]
+    if not absent and is_missing_records(step, ends):
+        because = f"{outside}; the epoch before ends at {ends.epoch_end(step)} there, and {ends.shown(step)} was seen"
+        return Explanation(Cause.UNCLEAN_ELECTION, because=because)
     if not absent:
         return None
     because = f"{outside}; broker {absent[0]} did not answer meanwhile"

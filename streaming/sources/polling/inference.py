@@ -36,6 +36,7 @@ from streaming.contracts.observations import (
 )
 from streaming.sources.polling.causes import Causes
 from streaming.sources.polling.conduct import Listed, Listeners
+from streaming.sources.polling.elections import LogEnds, is_from_outside
 from streaming.sources.polling.fates import Fates, Step
 from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
 from streaming.sources.polling.schedule import Intervals, Schedule
@@ -101,7 +102,8 @@ class Inference:
         self._listeners = Listeners()
         self._schedule = Schedule(self.intervals, self._listeners)
         self._fates = Fates(self.intervals, self._listeners)
-        self._causes = Causes(self.intervals, self._listeners, self._fates)
+        self._ends = LogEnds()
+        self._causes = Causes(self.intervals, self._listeners, self._fates, self._ends)
         self._reported_stopped: set[BrokerId] = set()
         self._away: set[BrokerId] = set()
         self._pending: dict[tuple[str, int], tuple[PartitionView, int]] = {}
@@ -148,6 +150,16 @@ class Inference:
         elif met.question.ask is Ask.PARTITIONS and met.how is Meeting.ANSWERED and met.content is not None:
             assert not isinstance(met.content, Presence | QuorumLeader)  # noqa: S101 - for the type checker
             self._compare_some(met.content, _Known(met.asked, met.ended, met.question.broker))  # type: ignore[arg-type]
+
+        elif met.content is not None and self._view is not None and met.how is Meeting.ANSWERED:
+            self._note_ends(met, self._view)
+
+    def _note_ends(self, met: Met, view: ClusterView) -> None:
+        """Note where logs, or epochs, end."""
+        if met.question.ask is Ask.LOG_ENDS:
+            self._ends.note_ends(met.question.broker, met.content, view)  # type: ignore[arg-type]
+        elif met.question.ask is Ask.EPOCH_ENDS:
+            self._ends.note_epoch_ends(met.question, met.content)  # type: ignore[arg-type]
 
     def _lead(self, met: Met, leader: QuorumLeader) -> None:
         before, answered = self._quorum, self._quorum_answered
@@ -219,6 +231,9 @@ class Inference:
                 old = before.topics.get(topic, {}).get(number)
                 if old is None or topic in before.hidden:
                     continue
+                if answered == old:
+                    self._known[topic, number] = known
+                    continue
                 new = self._comparable(old, answered, before)
                 if new is None or self._is_older((topic, number), old, new, known):
                     continue
@@ -276,6 +291,10 @@ class Inference:
     def _noted(self, steps: tuple[Step, ...], ended: Micros) -> None:
         """Note steps as circumstances of each other, and ask more often while there are some."""
         self._fates.note(steps)
+        for step in steps:
+            if is_from_outside(step) and step.before is not None and step.before.leader_epoch is not None:
+                key = step.topic, step.number, step.before.leader_epoch
+                self._schedule.want_epoch_end(step.after.leader, key)
         if steps:
             self._schedule.hasten(ended)
 

@@ -48,6 +48,8 @@ class Intervals(NamedTuple):
 _BYTES_PER_PARTITION: Final = 60
 _BYTES_PER_REPLICA: Final = 12
 _FORGOTTEN: Final = 40 * _SECOND
+_MOST_ENDS: Final = 1_000
+"""Partitions in one question about the ends of logs."""
 _BURST: Final = 4
 """Questions about partitions within the first ``hot`` interval, each to another broker."""
 _BROKERS_ASKED: Final = 3
@@ -63,7 +65,10 @@ class Schedule:
         self._presence_due: dict[BrokerId, Micros] = {}
         self._quorum_due = self._hot_due = Micros(0)
         self._hot_until = Micros(0)
+        self._looked_at: ClusterView | None = None
         self._burst = 0
+        self._ends_due = Micros(0)
+        self._epoch_ends: dict[BrokerId, list[tuple[str, int, int]]] = {}
         self._turn = 0
         self.next_at = Micros(0)
 
@@ -83,20 +88,21 @@ class Schedule:
         """Return the questions that are due, each of which is taken for asked."""
         self._open = {key: asked for key, asked in self._open.items() if now - asked < _FORGOTTEN}
         due = [*self._presence(now, view), *self._quorum(now, view), *self._partitions(now, view)]
+        due += [*self._log_ends(now, view), *self._wanted_epoch_ends()]
         self._open.update(((each.ask, each.broker), now) for each in due)
         self._listeners.awaiting.update((each.broker, now) for each in due if each.ask is Ask.QUORUM)
-        times = [*self._presence_due.values(), self._quorum_due]
+        times = [*self._presence_due.values(), self._quorum_due, self._ends_due]
         self.next_at = min([*times, self._hot_due] if now < self._hot_until else times)
         return due
 
     def _presence(self, now: Micros, view: ClusterView) -> Iterator[Question]:
-        asked = {*view.brokers, *self._presence_due}
-        replicas = {each for parts in view.topics.values() for part in parts.values() for each in part.replicas}
-        for broker in sorted(asked):
-            if broker not in view.brokers and broker not in replicas:
-                self._presence_due.pop(broker, None)
-                continue
-            if now >= self._presence_due.get(broker, now):
+        if view is not self._looked_at:
+            self._looked_at = view
+            replicas = {each for parts in view.topics.values() for part in parts.values() for each in part.replicas}
+            asked = {*view.brokers, *(each for each in self._presence_due if each in replicas)}
+            self._presence_due = {broker: self._presence_due.get(broker, now) for broker in sorted(asked)}
+        for broker in list(self._presence_due):
+            if now >= self._presence_due[broker]:
                 self._presence_due[broker] = Micros(now + self._intervals.presence)
                 if (Ask.PRESENCE, broker) not in self._open:
                     yield Question(Ask.PRESENCE, broker)
@@ -128,6 +134,29 @@ class Schedule:
                 of_question.append((name, -1, -1))
             if of_question:
                 yield Question(Ask.PARTITIONS, broker, tuple(of_question))
+
+    def want_epoch_end(self, leader: BrokerId, epoch: tuple[str, int, int]) -> None:
+        """Ask a new leader where an epoch ends: topic, number and epoch."""
+        self._epoch_ends.setdefault(leader, []).append(epoch)
+
+    def _wanted_epoch_ends(self) -> Iterator[Question]:
+        wanted, self._epoch_ends = self._epoch_ends, {}
+        for leader, epochs in wanted.items():
+            yield Question(Ask.EPOCH_ENDS, leader, tuple(epochs[:_MOST_ENDS]))
+
+    def _log_ends(self, now: Micros, view: ClusterView) -> Iterator[Question]:
+        """Ask the leaders that are alone in sync where their logs end: what they have, nobody else may have."""
+        if now < self._ends_due:
+            return
+        self._ends_due = Micros(now + (2 * self._intervals.hot if now < self._hot_until else self._intervals.poll))
+        alone: dict[BrokerId, list[tuple[str, int, int]]] = {}
+        for topic, parts in view.topics.items():
+            for number, part in parts.items():
+                if len(part.isr) == 1 and part.is_degraded and part.leader == part.isr[0]:
+                    alone.setdefault(part.leader, []).append((topic, number, -1))
+        for leader, partitions in sorted(alone.items()):
+            if (Ask.LOG_ENDS, leader) not in self._open and not self._listeners.listener(leader).is_absent:
+                yield Question(Ask.LOG_ENDS, leader, tuple(partitions[:_MOST_ENDS]))
 
     def _worst_first(self, view: ClusterView) -> list[tuple[str, int]]:
         """Return the topics with trouble, and the size of an answer about each: without a leader first."""

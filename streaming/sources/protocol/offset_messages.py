@@ -40,7 +40,7 @@ API_KEY: Final = 2
 OLDEST: Final = 6  # the first flexible version (KIP-482), and the first one that is decoded quickly
 NEWEST: Final = 7
 _EPOCHS_OLDEST: Final = 2  # with the permission of consumers, Kafka 2.1
-_EPOCHS_NEWEST: Final = 4
+EPOCHS_NEWEST: Final = 4
 _TOPIC_AUTHORIZATION_FAILED: Final = 29
 _ASKED: Final = struct.Struct(">iiqB")  # number, leader epoch, timestamp, no tagged fields
 _ANSWERED: Final = struct.Struct(">ihqqi")  # number, error, timestamp, offset, leader epoch
@@ -106,17 +106,17 @@ def offsets_call(version: int, spec: OffsetSpec, partitions: PartitionsByTopic) 
 
 def epoch_ends_call(connection: Connection, partitions: EpochsByTopic) -> Call | None:
     """Return the request for the ends of leader epochs; its answer is ``Records``. None if the broker has none."""
-    key = OffsetForLeaderEpochRequest.API_KEY
-    version = connection.newest(key, _EPOCHS_NEWEST)
+    version = connection.newest(OffsetForLeaderEpochRequest.API_KEY, EPOCHS_NEWEST)
     if version < _EPOCHS_OLDEST:
         return None
-    if version < _EPOCHS_NEWEST:
+    if version < EPOCHS_NEWEST:
         return Call(_epochs_of_old_broker(partitions, version), OffsetForLeaderEpochResponse, _epochs_of_old_response)
     topics = (
         (topic, (_ASKED_EPOCH.pack(number, _ANY_EPOCH, epoch, 0) for number, epoch in epochs))
         for topic, epochs in partitions.items()
     )
-    return Call(RawRequest(key, version, INT32.pack(-1) + _by_topic(topics)), RawResponse(_read_epochs), _value)
+    request = RawRequest(OffsetForLeaderEpochRequest.API_KEY, version, INT32.pack(-1) + _by_topic(topics))
+    return Call(request, RawResponse(_read_epochs), _value)
 
 
 def _by_topic(topics: Iterable[tuple[str, Iterable[bytes]]]) -> bytes:
