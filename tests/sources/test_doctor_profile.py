@@ -121,6 +121,19 @@ def test_without_the_configurations_of_brokers_the_times_are_lost(fake_kafka: Ca
     assert [sentence for sentence in added if sentence.startswith(f"polling lacks {TIMES.name}")] != []
 
 
+def test_brokers_that_share_an_address_are_named_with_what_cannot_be_known_then(
+    fake_kafka: Callable[[int], FakeKafka],
+) -> None:
+    cluster = fake_kafka(3)
+    cluster.advertised = dict.fromkeys((1, 2), ("127.0.0.1", cluster.ports[1]))
+    said = [sentence for status, sentence in profile_of(cluster, primary_source="poll") if status is Status.WARNING]
+    assert said[0] == (
+        f"brokers 1, 2 advertise one address, 127.0.0.1:{cluster.ports[1]}: whether connections there are accepted or "
+        "refused says nothing of any of them, so a crash and a hang look alike"
+    )
+    assert not [sentence for sentence in said[1:] if "one address" in sentence]
+
+
 def test_brokers_of_a_service_that_cannot_be_reached_are_named_and_nothing_is_claimed_of_them(
     fake_kafka: Callable[[int], FakeKafka], monkeypatch: pytest.MonkeyPatch
 ) -> None:

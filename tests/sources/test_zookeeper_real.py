@@ -24,10 +24,7 @@ pytestmark = [pytest.mark.kafka]
 pytest_plugins = ["tests.plugins.real_collector"]
 VERSIONS = ["3.9", "1.0"]
 _OF_KRAFT = ["eligible leader replicas", "fenced brokers", "leader of the quorum"]
-LOST = {
-    "3.9": _OF_KRAFT,
-    "1.0": ["leader epochs", *_OF_KRAFT, "reassignments", "ends of leader epochs"],
-}
+LOST = {"3.9": _OF_KRAFT, "1.0": ["leader epochs", *_OF_KRAFT, "reassignments", "ends of leader epochs"]}
 """What the doctor says that polling lacks."""
 
 
