@@ -172,6 +172,19 @@ def test_the_comparison_of_the_log_and_of_polls_has_the_figures_of_the_judge() -
     assert [log for log, _ in rows.values() if log.split(" of ")[0] not in judged] == []
 
 
+def test_the_comparison_takes_the_page_of_polled_plays_once_there_is_one(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    for page in ("README.md", "docs/judge.md"):
+        (tmp_path / page).write_text((ROOT / page).read_text())
+    (tmp_path / "docs" / "judge_polled.md").write_text(
+        "| what | aim | found | at 30 s |\n|---|---|---|---|\n"
+        "| class right (incidents that a poll could see) | 85 % | 87.6 % (84.0 to 90.0) of 612 | 61.0 % of 612 |\n"
+        "| unclean elections reported, of those that a poll could see | all | 31 of 31 | 30 of 31 |\n"
+    )
+    polled = {row[0]: row[2] for row in rows_of(with_comparison(tmp_path)) if row[0].endswith("judged")}
+    assert [*polled.values()] == ["87.6 % of 612", *[NOT_JUDGED] * 3, "31 of 31"]
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_no_line_of_the_documentation_waits_for_a_check(page: str) -> None:
     assert "<!-- check -->" not in (ROOT / page).read_text()

@@ -32,6 +32,11 @@ _OF_INCIDENT: Final = (
     'kafka_replication_incident_current_info{cluster=%q, incident=%q}, "incident", "$1", "current", "(.+)")'
 )
 """The sentence of the incident that an id stands for, also of one that was merged into another one."""
+_SURENESS: Final = (
+    '{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source="poll"}` $labels.cluster | query }}'
+    "the brokers are polled: causes are inferred, not proven"
+    "{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
+)
 
 
 def conditions(name: str, settings: Settings) -> str:
@@ -87,6 +92,7 @@ def rule(  # noqa: PLR0913 - the parts of a rule
         "annotations": {
             "summary": _of_incident(texts.sentence(sentence)) if alert.of_job else texts.sentence(sentence),
             "command": texts.command(command),
+            **({"sureness": _SURENESS} if "cluster" in (about or {}) else {}),
             **({"runbook_url": link} if link else {}),
         },
     }

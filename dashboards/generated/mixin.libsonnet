@@ -12,7 +12,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Partitions of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} have no leader{{ if match \"_planned$\" $labels.condition }} (planned work){{ end }}: neither reads nor writes. First: start a broker that could lead them, and stop no other one{{ end }}",
-            "command": "isrwatch incidents --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
+            "command": "isrwatch incidents --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -21,7 +22,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Partitions of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} refuse writes with acks=all{{ if match \"_planned$\" $labels.condition }} (planned work){{ end }}: under min ISR. First: stop any rolling restart, and start the broker that is missing from most ISRs{{ end }}",
-            "command": "isrwatch incidents --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
+            "command": "isrwatch incidents --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -30,7 +32,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Records of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} may be lost: a leader was elected from outside the ISR. First: keep the former leader stopped until its segments are copied{{ end }}",
-            "command": "isrwatch incidents --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
+            "command": "isrwatch incidents --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -40,7 +43,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} has no active controller: no leader is elected. First: start a majority of the voters, and restart no broker",
-            "command": "isrwatch state --quorum --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
+            "command": "isrwatch state --quorum --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -53,7 +57,8 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "{{ if $labels.cluster }}{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} is not monitored: there is no fresh data of it{{ else }}isrwatch is blind: there is no fresh data of any cluster behind one job or exporter{{ end }}. First: isrwatch health says what is down; start it",
-            "command": "isrwatch health"
+            "command": "isrwatch health",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -62,7 +67,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Broker {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} {{ if eq $labels.condition \"restart_loop\" }}goes down again and again{{ else }}is down{{ end }}. First: find out why, and stop no other one{{ end }}",
-            "command": "isrwatch state --brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
+            "command": "isrwatch state --brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -71,7 +77,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Broker {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} runs, and is missing from ISRs. First: see whether its lag shrinks, then its disk and network{{ end }}",
-            "command": "isrwatch state --brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
+            "command": "isrwatch state --brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -80,7 +87,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Broker {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} leaves ISRs again and again. First: see its disk, its network and the pauses of leaders{{ end }}",
-            "command": "isrwatch state --brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
+            "command": "isrwatch state --brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -90,7 +98,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "The log directory {{ $labels.subject | reReplaceAll `^[^:]*:` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} is offline. First: replace the disk, then restart the broker if that is safe",
-            "command": "isrwatch state --directories --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
+            "command": "isrwatch state --directories --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -100,7 +109,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "The volume {{ $labels.subject | reReplaceAll `^[^:]*:` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} {{ if eq $labels.condition \"disk_fills_up\" }}is almost full{{ else }}is nearly full{{ end }}. First: see what grows, shorten its retention, or cancel what fills it",
-            "command": "isrwatch state --directories --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
+            "command": "isrwatch state --directories --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -109,7 +119,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Reassignments of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} are stuck. First: start the brokers of the new replicas, raise the throttle, or cancel{{ end }}",
-            "command": "isrwatch state --reassignments --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
+            "command": "isrwatch state --reassignments --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -119,7 +130,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "Voter {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of the metadata quorum of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} is behind. First: start or repair it, and stop no other controller",
-            "command": "isrwatch state --quorum --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
+            "command": "isrwatch state --quorum --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -129,7 +141,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "A transaction hangs in topic {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }}: read_committed consumers stop there. First: find and abort it",
-            "command": "isrwatch state --transactions --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'"
+            "command": "isrwatch state --transactions --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -139,7 +152,8 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "A certificate of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} {{ if gt $value 0.0 }}expires in {{ $value | humanizeDuration }}{{ else }}has expired: restart no broker or controller before it is renewed{{ end }}. First: isrwatch doctor lists them; renew it",
-            "command": "isrwatch doctor"
+            "command": "isrwatch doctor",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {
@@ -152,7 +166,8 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Part of isrwatch fails{{ with $labels.cluster }} for {{ . | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }}{{ end }}: {{ if eq $labels.condition \"source_refused\" }}the source {{ $labels.source | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} is refused or does not answer{{ end }}{{ if eq $labels.condition \"brokers_unseen\" }}brokers lack the listener by which they are asked, and their samples are missing{{ end }}{{ if eq $labels.condition \"wrong_node\" }}the address of {{ $labels.role | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} {{ $labels.node | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} leads to another node, and nothing of it is read{{ end }}{{ if eq $labels.condition \"query_down\" }}the query {{ $labels.query | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} of the job is down{{ end }}{{ if eq $labels.condition \"program_down\" }}Prometheus cannot scrape {{ $labels.instance | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} of {{ $labels.job | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }}{{ end }}{{ if eq $labels.condition \"records_quarantined\" }}records cannot be parsed{{ end }}{{ if eq $labels.condition \"changes_missed\" }}changes were missed{{ end }}{{ if eq $labels.condition \"primary_source_lost\" }}the metadata log cannot be read, polling took over{{ end }}{{ if eq $labels.condition \"samples_stale\" }}samples are old{{ end }}{{ if eq $labels.condition \"table_unreadable\" }}the exporter cannot read the table {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }}{{ end }}{{ if eq $labels.condition \"series_left_out\" }}series of partitions were left out{{ end }}{{ if eq $labels.condition \"min_isr_unknown\" }}min.insync.replicas of partitions is unknown{{ end }}. First: isrwatch doctor",
-            "command": "isrwatch doctor"
+            "command": "isrwatch doctor",
+            "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
         {

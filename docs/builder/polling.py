@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from docs.builder.markdown import plain, table
 from streaming.sources.evidence import POLLED_EVIDENCE
@@ -76,21 +76,43 @@ def _code(text: str) -> str:
 # The comparison: figures are those of the pages of the judge, so that they are never older than these.
 
 
+class Judged(NamedTuple):
+    """One thing that is judged.
+
+    Attributes:
+        what: is judged.
+        logged: beginning of its row on the page of the judge.
+        polled: beginnings of its row on the page of polled plays, and before there was one.
+        column: of the figure on the page of the judge.
+    """
+
+    what: str
+    logged: str
+    polled: tuple[str, ...]
+    column: int = 2
+
+
 _BEGIN, _END = "<!-- comparison: rendered by `make generated` -->", "<!-- end of the comparison -->"
-_FIGURE: Final = re.compile(r"^\|(?P<what>[^|\n]+)\|[^|\n]*\|(?P<figure>[^|\n]+)\|$", re.MULTILINE)
+_ROW: Final = re.compile(r"^\|(.+)\|$", re.MULTILINE)
 _INTERVAL: Final = re.compile(r" \([\d.]+ to [\d.]+\)")
 _POLLED_SECTION: Final = "### Polled clusters"
 NOT_JUDGED: Final = "not judged"
-_JUDGED: Final = {
-    "class of an incident right": ("class right", "class as if the metadata log had been read"),
-    "suspects right": ("suspects right", "suspects right"),
-    "benign reported as harmful": ("benign reported as harmful", "benign reported as harmful"),
-    "harm reported as benign, or not at all (polled: of 12 s or more)": (
+_JUDGED: Final = (
+    Judged("class of an incident right", "class right", ("class right", "class as if the metadata log had been read")),
+    Judged("suspects right", "suspects right", ("suspects right",)),
+    Judged("benign reported as harmful", "benign reported as harmful", ("benign reported as harmful",)),
+    Judged(
+        "harm reported as benign, or not at all (polled: of 12 s or more)",
         "harmful reported as benign",
-        "harmful for at least 12 s",
+        ("harm of at least 12 s", "harmful for at least 12 s"),
     ),
-}
-"""By what is judged, how the row begins on the page of the judge, and on that of polled plays."""
+    Judged(
+        "unclean elections reported (polled: of those that a poll could see)",
+        "unclean_election",
+        ("unclean elections reported",),
+        column=1,
+    ),
+)
 _PLAIN: Final = (
     ("needs", "`ClusterAction`, and the controllers' listener", "`Describe`, and the brokers' listeners"),
     ("changes", "every one, in order", "what two answers differ in; changes missed between them are counted"),
@@ -114,16 +136,16 @@ def _judged(root: Path) -> Iterator[tuple[str, str, str]]:
     of_log, _, of_polls = page.partition(_POLLED_SECTION)
     own = root / "docs" / "judge_polled.md"
     of_polls = own.read_text(encoding="utf-8") if own.is_file() else of_polls
-    for what, (logged, polled) in _JUDGED.items():
-        yield f"{what}, judged", figure(of_log, logged), figure(of_polls, polled, logged)
+    for each in _JUDGED:
+        yield f"{each.what}, judged", figure(of_log, each.logged, column=each.column), figure(of_polls, *each.polled)
 
 
-def figure(page: str, *beginnings: str) -> str:
-    """Return the first figure of a page whose row begins so, without its interval; that it is not judged if none does.
+def figure(text: str, *beginnings: str, column: int = 2) -> str:
+    """Return a figure of the first row that begins so, without its interval; that it is not judged if none does.
 
     >>> figure("| class right (all) | 95 % | 99.5 % (99.2 to 99.7) of 2326 |", "class right")
     '99.5 % of 2326'
     """
-    rows = [(row["what"].strip(), row["figure"].strip()) for row in _FIGURE.finditer(page)]
-    figures = (each for beginning in beginnings for what, each in rows if what.startswith(beginning))
+    rows = [[cell.strip() for cell in row.split("|")] for row in _ROW.findall(text)]
+    figures = (row[column] for beginning in beginnings for row in rows if row[0].startswith(beginning))
     return _INTERVAL.sub("", next(figures, NOT_JUDGED))

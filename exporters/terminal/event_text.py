@@ -30,6 +30,8 @@ EVENT_STYLES: Final[dict[str, str]] = {
     EventKind.UNDER_REPLICATED_ENDED: "green",
 }
 
+_EXPLAINED: Final = frozenset({EventKind.ISR_SHRINK, EventKind.LEADER_CHANGE, EventKind.UNCLEAN_ELECTION})
+
 
 def clock(micros: int) -> str:
     """Format a time as UTC time of day.
@@ -63,11 +65,15 @@ def what(event: EventRow) -> str:
 
 
 def why(event: EventRow) -> str:
-    """Describe the cause of an event with its evidence; an ambiguous cause with its candidates."""
+    """Describe the cause of an event with its evidence; an ambiguous cause with its candidates.
+
+    An event of polls that says who left, or leads, has in its detail from what that was inferred.
+    """
     if event.cause is None:
         return ""
     others = [candidate for candidate in event.candidates if candidate != event.cause]
-    return f"{event.cause} ({event.evidence}{', or ' + ' or '.join(others) if others else ''})"
+    because = f": {event.detail}" if event.detail and event.event in _EXPLAINED else ""
+    return f"{event.cause} ({event.evidence}{', or ' + ' or '.join(others) if others else ''}{because})"
 
 
 def style_of(event: str) -> str:

@@ -32,8 +32,9 @@ from streaming.sources.protocol.security import from_client
 from streaming.sources.services import service_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from streaming.contracts.identifiers import BrokerId
     from streaming.settings import Settings
     from streaming.sources.permissions import Permission
     from streaming.sources.polling.broker import Answer
@@ -66,6 +67,7 @@ def profile(settings: Settings) -> Iterator[tuple[Status, str]]:
     why = 'collect.primary_source is "poll"' if configured == "poll" else "the metadata log cannot be read"
     every = f"every {settings.collect.poll_interval:g} s"
     yield Status.OK, f"{why}, so the brokers are polled, {every}: causes are inferred, not proven"
+    yield from ((Status.WARNING, sentence) for sentence in _shared_addresses(answer.view.brokers))
     dial = dialer(from_client(cluster.client))
     versions = _versions(dial, answer)
     if not versions:
@@ -78,6 +80,17 @@ def profile(settings: Settings) -> Iterator[tuple[Status, str]]:
     yield from ((Status.WARNING, sentence) for sentence in lost)
     count = len(POLLED_EVIDENCE) - len(lost)
     yield Status.OK, f"of what polling can learn, {numbered(count, 'thing')} of {len(POLLED_EVIDENCE)} can be asked for"
+
+
+def _shared_addresses(brokers: Mapping[BrokerId, tuple[str, int]]) -> Iterator[str]:
+    """Name the addresses that several brokers advertise: a proxy answers there."""
+    for at in dict.fromkeys(brokers.values()):
+        sharing = sorted(broker for broker, other in brokers.items() if other == at)
+        if len(sharing) > 1:
+            yield (
+                f"brokers {', '.join(map(str, sharing))} advertise one address, {Address(*at)}: whether connections "
+                "there are accepted or refused says nothing of any of them, so a crash and a hang look alike"
+            )
 
 
 def _versions(dial: Dial, answer: Answer) -> Sequence[dict[int, tuple[int, int]]]:

@@ -54,11 +54,11 @@ def raised(condition: str, severity: str, subject: str = "", short_id: str = "pr
 
 
 def exposed(*conditions: str) -> str:
-    """Expose two fresh clusters, and what is raised of one of them."""
+    """Expose two fresh clusters, and what is raised of the one that is polled."""
     fresh = "".join(
         f'kafka_replication_cluster_partitions{{cluster="{name}"}} 6\n'
-        f'kafka_replication_cluster_info{{cluster="{name}",cluster_id="{name}",primary_source="metadata_log"}} 1\n'
-        for name in ("prod", "edge")
+        f'kafka_replication_cluster_info{{cluster="{name}",cluster_id="{name}",primary_source="{source}"}} 1\n'
+        for name, source in (("prod", "poll"), ("edge", "metadata_log"))
     )
     incident = (
         f'kafka_replication_incident_info{{cluster="prod",incident="prod-17",summary="{SENTENCE}"}} 1\n'
@@ -122,6 +122,8 @@ def test_an_incident_is_one_notification_of_each_severity_through_a_restart_of_t
     assert names == {"IsrwatchOfflinePartitions", "IsrwatchUnderMinIsr"}
     assert warning["alerts"][0]["labels"]["subject"] == "3"
     assert {each["annotations"]["summary"] for each in (*critical["alerts"], *warning["alerts"])} == {SENTENCE}
+    polled = {each["annotations"]["sureness"] for each in (*critical["alerts"], *warning["alerts"])}
+    assert polled == {"the brokers are polled: causes are inferred, not proven"}
     assert len(delivery.sent("resolved", "critical")) == len(delivery.sent("resolved", "warning")) == 1
     assert len(delivery.webhook.notifications) == 4
 

@@ -56,6 +56,17 @@ def longest(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_of_a_cluster_says_whether_its_brokers_are_polled(name: str) -> None:
+    annotations = BY_NAME[name]["annotations"]
+    said = annotations.get("sureness", "")
+    assert bool(said) is ("cluster=" in annotations["runbook_url"])
+    assert not said or re.search(
+        r'cluster=%q, primary_source="poll"}` \$labels\.cluster \| query }}the brokers are polled', said
+    )
+    assert not said or without_query(said) == "isrwatch incidents says of each cause whether it is proven"
+
+
+@pytest.mark.parametrize("name", ALERTS)
 def test_a_summary_is_a_sentence_of_at_most_200_characters(name: str) -> None:
     said = longest(plain(BY_NAME[name]["annotations"]["summary"]))
     assert "{{" not in said

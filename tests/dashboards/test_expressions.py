@@ -107,8 +107,9 @@ def of_rules(text: str) -> dict[str, str]:
     found = {}
     for rule in (rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]):
         found[rule["alert"]] = rule["expr"]
-        for query in re.findall(r"printf `([^`]*)`", rule["annotations"]["summary"]):
-            found[f"{rule['alert']} summary"] = query.replace("%q", '"prod"')
+        for name, annotation in rule["annotations"].items():
+            for query in re.findall(r"printf `([^`]*)`", annotation):
+                found[f"{rule['alert']} {name}"] = query.replace("%q", '"prod"')
     return found
 
 

@@ -19,11 +19,12 @@ from streaming.sources import evidence
 from streaming.sources.permissions import PermissionDenied
 from streaming.sources.polling.reassignments import listed
 from streaming.sources.protocol.addresses import Address
-from streaming.sources.protocol.connection import Resource, describe_configs, dialer
+from streaming.sources.protocol.config_messages import Resource, describe_configs
+from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.identity import NodeIdentity, Role, responder
+from streaming.sources.protocol.offset_messages import LOG_END, list_offsets
 from streaming.sources.protocol.quorum_messages import describe_quorum_request
 from streaming.sources.protocol.security import from_client
-from streaming.sources.samples.offsets import LOG_END, list_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,7 +12,7 @@ from streaming.commands import doctor_log
 from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_machine import Status
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.evidence import IDENTITY, LOG_ENDS, POLLED_EVIDENCE, QUORUM, TIMES, losses
+from streaming.sources.evidence import FENCED_BROKERS, IDENTITY, LOG_ENDS, POLLED_EVIDENCE, QUORUM, TIMES, losses
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPICS, PERMISSIONS
 from streaming.sources.services import AIVEN, CONFLUENT_CLOUD, MSK, SERVICES, STRIMZI, service_of
 from tests.plugins.fake_kafka import FakeKafka
@@ -96,6 +96,7 @@ def test_a_cluster_that_is_polled_by_choice_is_told_what_its_brokers_do_not_have
 ) -> None:
     cluster = fake_kafka(2)
     cluster.create_topic("orders", partitions=1, replicas=2)
+    cluster.newest[FENCED_BROKERS.api_key] = FENCED_BROKERS.version - 1
     mode, *rest, last = profile_of(cluster, primary_source="poll", poll_interval=7)
     assert mode == (Status.OK, POLLED.format(7))
     sentences = [sentence for _, sentence in rest]
@@ -118,6 +119,19 @@ def test_without_the_configurations_of_brokers_the_times_are_lost(fake_kafka: Ca
     cluster.denies_broker_configs = True
     added = {sentence for _, sentence in profile_of(cluster, primary_source="poll")[:-1]} - {each for _, each in before}
     assert [sentence for sentence in added if sentence.startswith(f"polling lacks {TIMES.name}")] != []
+
+
+def test_brokers_that_share_an_address_are_named_with_what_cannot_be_known_then(
+    fake_kafka: Callable[[int], FakeKafka],
+) -> None:
+    cluster = fake_kafka(3)
+    cluster.advertised = dict.fromkeys((1, 2), ("127.0.0.1", cluster.ports[1]))
+    said = [sentence for status, sentence in profile_of(cluster, primary_source="poll") if status is Status.WARNING]
+    assert said[0] == (
+        f"brokers 1, 2 advertise one address, 127.0.0.1:{cluster.ports[1]}: whether connections there are accepted or "
+        "refused says nothing of any of them, so a crash and a hang look alike"
+    )
+    assert not [sentence for sentence in said[1:] if "one address" in sentence]
 
 
 def test_brokers_of_a_service_that_cannot_be_reached_are_named_and_nothing_is_claimed_of_them(

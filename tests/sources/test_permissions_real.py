@@ -21,7 +21,7 @@ from streaming.commands import doctor_log
 from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_machine import Status
 from streaming.contracts.events import EventKind
-from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import (
     MIN_ISR,
     ConfigObserved,
@@ -373,46 +373,6 @@ def test_topics_that_are_polled_and_hidden_later_stay_as_they_were(
     }, "no question creates a topic"
 
 
-OF_WATCH: dict[Permission | None, dict[Ask, int]] = {
-    None: {},
-    DESCRIBE_CLUSTER: {Ask.QUORUM: 31},
-    DESCRIBE_TOPICS: dict.fromkeys((Ask.PARTITIONS, Ask.LOG_ENDS, Ask.EPOCH_ENDS), 29),
-    DESCRIBE_BROKER_CONFIGS: {},
-}
-"""The errors with which a broker answers questions without a permission; who is there needs none."""
-
-
-def test_the_permissions_that_questions_to_brokers_need(rules: Rules, settings: Settings) -> None:
-    """The broker proves its id by the partitions that it leads, without DescribeConfigs on the cluster."""
-    rules.take(CLUSTER_ACTION)  # with it alone the ends of epochs are answered, too
-    dial = dialer(from_client(settings.cluster.client))
-    with closing(dial(parse_servers(settings.cluster.bootstrap_servers)[0], response_seconds=5)) as connection:
-        view = ConnectedBrokers(dial, cluster="c", seconds=5).view(connection)
-    for permission, errors in OF_WATCH.items():
-        if permission is not None:
-            rules.take(permission)
-        wait_until(lambda: _errors(dial, view) == errors, f"{errors} without {permission}")  # noqa: B023 - at once
-        if permission is not None:
-            rules.allow(permission)
-
-
-def _errors(dial: Dialer, view: ClusterView) -> dict[Ask, int]:
-    some = {ask: (("orders", 0, 0 if ask is Ask.EPOCH_ENDS else -1),) for ask in (*Ask,) if ask not in NO_PARTITIONS}
-    questions = [Question(ask, BrokerId(1), some.get(ask, ())) for ask in Ask]
-    mets: list[Met] = []
-    with closing(Watch(dial, name="test")) as watch:
-        watch.look_at(view)
-        watch.ask(questions)
-        while len(mets) < len(questions):
-            watch.pending()[0].result(10)
-            mets += watch.take()
-    assert {met.how for met in mets} == {Meeting.ANSWERED}
-    return {met.question.ask: met.error for met in mets if met.error}
-
-
-NO_PARTITIONS = {Ask.PRESENCE, Ask.QUORUM}
-
-
 def test_each_permission_alone_gives_the_evidence_of_polling_that_its_rows_name(cluster: Sandbox, rules: Rules) -> None:
     """Kafka has answered OffsetForLeaderEpoch to those with ClusterAction from the beginning (KIP-320)."""
     for permission in PERMISSIONS:
@@ -467,3 +427,44 @@ def test_the_doctor_says_that_the_log_is_read_where_it_can_be(rules: Rules, sett
             "the metadata log is read, so no permission and no version of polling costs anything: causes are proven",
         )
     ]
+
+
+OF_WATCH: dict[Permission | None, dict[Ask, int]] = {
+    None: {},
+    DESCRIBE_CLUSTER: {Ask.QUORUM: 31},
+    DESCRIBE_TOPICS: dict.fromkeys((Ask.PARTITIONS, Ask.LOG_ENDS, Ask.EPOCH_ENDS), 29),
+    DESCRIBE_BROKER_CONFIGS: {},
+}
+"""The errors with which a broker answers questions without a permission; who is there needs none."""
+
+
+def test_the_permissions_that_questions_to_brokers_need(rules: Rules, settings: Settings) -> None:
+    """The broker proves its id by the partitions that it leads, without DescribeConfigs on the cluster."""
+    rules.take(CLUSTER_ACTION)  # with it alone the ends of epochs are answered, too
+    dial = dialer(from_client(settings.cluster.client))
+    with closing(dial(parse_servers(settings.cluster.bootstrap_servers)[0], response_seconds=5)) as connection:
+        view = ConnectedBrokers(dial, cluster="c", seconds=5).view(connection)
+    for permission, errors in OF_WATCH.items():
+        if permission is not None:
+            rules.take(permission)
+        wait_until(lambda: _errors(dial, view) == errors, f"{errors} without {permission}")  # noqa: B023 - at once
+        if permission is not None:
+            rules.allow(permission)
+
+
+def _errors(dial: Dialer, view: ClusterView) -> dict[Ask, int]:
+    some = {ask: (("orders", 0, 0 if ask is Ask.EPOCH_ENDS else -1),) for ask in (*Ask,) if ask not in NO_PARTITIONS}
+    leader = view.topics["orders"][0].leader
+    questions = [Question(ask, leader, some.get(ask, ())) for ask in Ask]
+    mets: list[Met] = []
+    with closing(Watch(dial, name="test")) as watch:
+        watch.look_at(view)
+        watch.ask(questions)
+        while len(mets) < len(questions):
+            watch.pending()[0].result(10)
+            mets += watch.take()
+    assert {met.how for met in mets} == {Meeting.ANSWERED}
+    return {met.question.ask: met.error for met in mets if met.error}
+
+
+NO_PARTITIONS = {Ask.PRESENCE, Ask.QUORUM}

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka]
 pytest_plugins = ["tests.plugins.real_collector"]
 VERSIONS = ["3.9", "1.0"]
+_OF_KRAFT = ["eligible leader replicas", "fenced brokers", "leader of the quorum"]
+LOST = {"3.9": _OF_KRAFT, "1.0": ["leader epochs", *_OF_KRAFT, "reassignments", "ends of leader epochs"]}
+"""What the doctor says that polling lacks."""
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -38,6 +41,8 @@ def test_a_cluster_with_zookeeper_is_polled(
     )
     ((status, versions),) = CHECKS["versions"](settings)
     assert (status, "a cluster with ZooKeeper" in versions) == (Status.OK, True)
+    lost = [sentence for status, sentence in CHECKS["profile"](settings) if status is Status.WARNING]
+    assert [sentence.partition(" (")[0].removeprefix("polling lacks ") for sentence in lost] == LOST[version]
     collecting.start(settings, tmp_path, tables)
     assert "with ZooKeeper, which has no metadata log" in lines[0]
     collecting.until(lambda: len(tables.partitions()) == 2, "the first report")

@@ -78,3 +78,14 @@ def test_how_often_is_said_of_a_cluster_of_the_configuration(tables: Tables, row
     )
     assert line == f"main is polled every 7.0s, {SURENESS}"
     assert said_of_polling([], {"main": 7.0}) == []
+
+
+def test_an_event_of_polls_says_from_what_its_cause_was_inferred(tmp_path: Path) -> None:
+    story = Polls()
+    story.snapshot([{}])
+    because = "broker 3 had been silent for 9.1 s"
+    story.later(20).partition(0, isr=(1, 2), cause=Cause.FENCED, evidence=Evidence.INFERRED, because=because)
+    write(story, tmp_path)
+    (row,) = rows_of(tmp_path)
+    lines = incidents(tmp_path, row["incident_id"], "--format", "lines").splitlines()
+    assert [line for line in lines if line.endswith(f"fenced (inferred: {because})")] != []
