@@ -216,4 +216,3 @@ def lose(cluster: SmallCluster, second: float, broker: int, successor: int, *, i
             cluster.listed.discard(broker)
 
     cluster.at(second, act)
-

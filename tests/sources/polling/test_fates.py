@@ -121,8 +121,12 @@ def test_a_broker_that_the_controller_fenced_for_a_moment_after_it_stood_still_i
     cluster.at(25.0, lambda: setattr(cluster, "quorum", QuorumLeader(100, 1)))
     for number in before:
         back = before[number]._replace(leader=cluster.partitions[number].leader)
-        cluster.at(25.3, lambda n=number, b=back: cluster.partitions.update({n: b._replace(
-            leader=cluster.partitions[n].leader, leader_epoch=cluster.partitions[n].leader_epoch)}))  # type: ignore[misc]
+        cluster.at(
+            25.3,
+            lambda n=number, b=back: cluster.partitions.update(
+                {n: b._replace(leader=cluster.partitions[n].leader, leader_epoch=cluster.partitions[n].leader_epoch)}
+            ),
+        )  # type: ignore[misc]
     cluster.play(35)
     (stall,) = (each for _, each in cluster.seen if isinstance(each, ControllerObserved) and each.silent_since)
     assert stall.occurred_not_after - (stall.silent_since or 0) >= 14 * SECOND
