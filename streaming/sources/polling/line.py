@@ -367,6 +367,8 @@ class Line:
     def _lose(self, how: Meeting, now: Micros) -> None:
         """Report the end of the connection, and connect again at once: that shows whether the process is gone."""
         asked, self._asked = self._asked, None
+        if asked is not None and self._connection is not None:
+            self._connection.peer.count(errors=1)
         if how is Meeting.WRONG_NODE:
             self._not_before = now + _WRONG_AGAIN_AFTER
         question = Question(Ask.PRESENCE, self.broker) if asked is None else asked.question

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.contracts.identifiers import NO_LEADER, ClusterId, Micros, TopicId
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import Observation, SourceKind
 from streaming.errors import ConnectionRefused, IsrwatchError
 from streaming.sources import checkpoint
@@ -115,7 +115,7 @@ class AdminSource:
         reassignments = ReassignmentsRound(dial, name=name, seconds=request_seconds)
         brokers = ConnectedBrokers(dial, cluster=cluster, seconds=request_seconds)
         self._watch = Watch(dial, name=name)
-        self._hastened = Timer(poll_micros)
+        self._hastened, self._absent = Timer(poll_micros), set[BrokerId]()
         probe = Probe(f"{probe_prefix}topic")
         self._metadata = MetadataRound(brokers, servers, reassignments, name=name, seconds=request_seconds, probe=probe)
         self._skew: int | None = None
@@ -215,11 +215,20 @@ class AdminSource:
             return []
         for met in self._watch.take():
             self._inference.meet(met)
-            if _is_event(met) and self._hastened.take_due(monotonic()):
+            if self._is_news(met) and self._hastened.take_due(monotonic()):
                 self._metadata_due.expire()
         if monotonic() >= self._inference.next_at:
             self._watch.ask(self._inference.questions(monotonic()))
         return self._inference.take(monotonic(), skew)
+
+    def _is_news(self, met: Met) -> bool:
+        """Return whether a broker ceased to answer, or answers again: then the metadata are asked for at once."""
+        broker, before = met.question.broker, len(self._absent)
+        if met.how is Meeting.ANSWERED:
+            self._absent.discard(broker)
+        elif met.how in {Meeting.REFUSED, Meeting.CLOSED, Meeting.UNREACHABLE}:
+            self._absent.add(broker)
+        return len(self._absent) != before
 
     def _take_metadata(self, now: Micros) -> list[Observation]:
         before = self._last
@@ -307,11 +316,6 @@ class AdminSource:
         else:
             time.sleep(seconds)
         return True
-
-
-def _is_event(met: Met) -> bool:
-    """Return whether a broker began to behave otherwise: then the metadata are asked for at once."""
-    return met.how in {Meeting.REFUSED, Meeting.CLOSED, Meeting.UNREACHABLE}
 
 
 # The topics and leader epochs that were polled last, in a file: for what happens while no collector runs.
