@@ -121,6 +121,10 @@ class Fates:
         self.stopped: set[BrokerId] = set()
         self.stalled_until: Micros | None = None
 
+    def use(self, intervals: Intervals) -> None:
+        """Use other times of the cluster."""
+        self._intervals = intervals
+
     def note(self, steps: Iterable[Step]) -> None:
         """Take steps for circumstances of each other."""
         self._steps.extend(steps)

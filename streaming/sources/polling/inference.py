@@ -440,6 +440,13 @@ class Inference:
         """Send a full report with the next view."""
         self._full_due = Micros(0)
 
+    def use_times(self, *, session: Micros | None = None, lag: Micros | None = None) -> None:
+        """Use the configured times of the cluster, as far as they are known."""
+        before = self.intervals
+        self.intervals = before._replace(session=session or before.session, lag=lag or before.lag)
+        self._fates.use(self.intervals)
+        self._causes.use(self.intervals)
+
     def miss_changes(self) -> None:
         """Note that changes may have been missed since the last view, which the next full report says."""
         self._missed_changes = True

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros, TopicId
-from streaming.contracts.observations import Observation, SourceKind
+from streaming.contracts.observations import ConfigObserved, Observation, SourceKind
 from streaming.errors import ConnectionRefused, IsrwatchError
 from streaming.sources import checkpoint
 from streaming.sources.permissions import PROBE_PREFIX, MissingPermissions, Probe, addressed, grantee_of, unanswered
@@ -31,7 +31,7 @@ from streaming.sources.protocol.security import from_client
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from streaming.sources.polling.inquiry import Met
@@ -41,6 +41,7 @@ HOUR: Final = Micros(3_600_000_000)
 SECOND: Final = Micros(1_000_000)
 _MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
 _BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow
+_TIMES: Final = {"broker.session.timeout.ms": "session", "replica.lag.time.max.ms": "lag"}
 _AWAITED: Final = 300_000  # then configurations are asked for that could not be while others were outstanding
 
 
@@ -203,8 +204,16 @@ class AdminSource:
         if self._kind is SourceKind.POLL:
             observations += self._watched(skew)
         if self._last is not None:
-            observations += self._configs.take(self._envelope(self._last.view, now), now)
+            configs = self._configs.take(self._envelope(self._last.view, now), now)
+            self._learn_times(configs)
+            observations += configs
         return observations
+
+    def _learn_times(self, configs: Iterable[Observation]) -> None:
+        """Let what is inferred follow the configured times of the cluster."""
+        for each in configs:
+            if isinstance(each, ConfigObserved) and each.key in _TIMES and (each.value or "").isdecimal():
+                self._inference.use_times(**{_TIMES[each.key]: Micros(int(each.value or 0) * 1_000)})
 
     def _watched(self, skew: int) -> list[Observation]:
         """Let what was met count, ask what is due, and return what follows from all that was seen so far.
