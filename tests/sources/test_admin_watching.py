@@ -20,6 +20,7 @@ from streaming.contracts.observations import (
     SnapshotEnd,
     SourceKind,
 )
+from streaming.sources.polling.inference import Inference
 from streaming.sources.polling.source import AdminSource
 from tests.blocks import singly
 from tests.plugins.fake_kafka import FakeKafka
@@ -128,3 +129,14 @@ def test_each_broker_is_asked_on_one_connection_that_is_kept(fake_kafka: Make, s
     many = cluster.connections()
     asked_for(source, cluster, DescribeClusterRequest, 40)
     assert cluster.connections() <= many
+
+
+def test_the_configured_times_of_the_cluster_are_those_of_what_is_inferred(
+    fake_kafka: Make, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = dict[str, int]()
+    monkeypatch.setattr(Inference, "use_times", lambda _, **times: used.update(times))
+    cluster = fake_kafka(2, orders=1)
+    cluster.configs = {"1": {"broker.session.timeout.ms": "18000"}, "2": {"replica.lag.time.max.ms": "10000"}}
+    until(source_of(cluster), lambda _: len(used) == 2)
+    assert used == {"session": 18_000_000, "lag": 10_000_000}

@@ -39,7 +39,7 @@ _METS: Final = {
 }
 
 
-class Opened(NamedTuple):
+class Established(NamedTuple):
     """Connection that is open and logged in, and whether the node has proven that it is the broker that is meant."""
 
     connection: Connection
@@ -121,7 +121,7 @@ class Aside:
 
     @property
     def next_at(self) -> int:
-        """When silence is to be reported."""
+        """Time at which silence is to be reported."""
         return self.asked.exchange.asked + (self.asked.silences + 1) * SECOND
 
     def report_silence(self, now: Micros) -> None:
@@ -206,7 +206,7 @@ class Line:
 
     @property
     def next_at(self) -> int:
-        """When :meth:`move_on` is due without anything that happens before."""
+        """Time at which :meth:`move_on` is due, if nothing else calls for it before."""
         times = [FOREVER if self.aside is None else self.aside.next_at]
         if self._asked is not None:
             times.append(self._asked.exchange.moved + (self._asked.silences + 1) * SECOND)
@@ -258,7 +258,7 @@ class Line:
         except ConnectionRefused as refusal:
             self._lose(_met(refusal), now)
 
-    def opened(self, attempt: Attempt, opened: Opened, now: Micros) -> None:
+    def opened(self, attempt: Attempt, opened: Established, now: Micros) -> None:
         """Use a connection that another thread has opened, or given back."""
         if attempt.is_given_up:
             opened.connection.close()
@@ -367,6 +367,8 @@ class Line:
     def _lose(self, how: Meeting, now: Micros) -> None:
         """Report the end of the connection, and connect again at once: that shows whether the process is gone."""
         asked, self._asked = self._asked, None
+        if asked is not None and self._connection is not None:
+            self._connection.peer.count(errors=1)
         if how is Meeting.WRONG_NODE:
             self._not_before = now + _WRONG_AGAIN_AFTER
         question = Question(Ask.PRESENCE, self.broker) if asked is None else asked.question
@@ -381,7 +383,7 @@ class Line:
     def _replace_silent(self) -> None:
         """Let the second connection, on which the node answers, take the place of the silent one.
 
-        What the broker asks a controller for goes on waiting on the silent one.
+        What the broker asks a controller for is awaited on the silent one.
         """
         asked, connection = self._asked, self._connection
         if asked is None or connection is None or asked.question.ask is not Ask.QUORUM or self.aside is not None:

@@ -11,8 +11,8 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.contracts.identifiers import NO_LEADER, ClusterId, Micros, TopicId
-from streaming.contracts.observations import Observation, SourceKind
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros, TopicId
+from streaming.contracts.observations import ConfigObserved, Observation, SourceKind
 from streaming.errors import ConnectionRefused, IsrwatchError
 from streaming.sources import checkpoint
 from streaming.sources.permissions import PROBE_PREFIX, MissingPermissions, Probe, addressed, grantee_of, unanswered
@@ -31,7 +31,7 @@ from streaming.sources.protocol.security import from_client
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from streaming.sources.polling.inquiry import Met
@@ -41,6 +41,7 @@ HOUR: Final = Micros(3_600_000_000)
 SECOND: Final = Micros(1_000_000)
 _MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
 _BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow
+_TIMES: Final = {"broker.session.timeout.ms": "session", "replica.lag.time.max.ms": "lag"}
 _AWAITED: Final = 300_000  # then configurations are asked for that could not be while others were outstanding
 
 
@@ -115,10 +116,11 @@ class AdminSource:
         reassignments = ReassignmentsRound(dial, name=name, seconds=request_seconds)
         brokers = ConnectedBrokers(dial, cluster=cluster, seconds=request_seconds)
         self._watch = Watch(dial, name=name)
-        self._hastened = Timer(poll_micros)
+        self._hastened, self._absent = Timer(poll_micros), set[BrokerId]()
         probe = Probe(f"{probe_prefix}topic")
         self._metadata = MetadataRound(brokers, servers, reassignments, name=name, seconds=request_seconds, probe=probe)
         self._skew: int | None = None
+        self._awaits_view = True
         self._answers: tuple[str, ...] = ()
         self._last: TimedView | None = None
         self._refusal: ConnectionRefused | None = None
@@ -202,18 +204,40 @@ class AdminSource:
         if self._kind is SourceKind.POLL:
             observations += self._watched(skew)
         if self._last is not None:
-            observations += self._configs.take(self._envelope(self._last.view, now), now)
+            configs = self._configs.take(self._envelope(self._last.view, now), now)
+            self._learn_times(configs)
+            observations += configs
         return observations
 
+    def _learn_times(self, configs: Iterable[Observation]) -> None:
+        """Let what is inferred follow the configured times of the cluster."""
+        for each in configs:
+            if isinstance(each, ConfigObserved) and each.key in _TIMES and (each.value or "").isdecimal():
+                self._inference.use_times(**{_TIMES[each.key]: Micros(int(each.value or 0) * 1_000)})
+
     def _watched(self, skew: int) -> list[Observation]:
-        """Let what was met count, ask what is due, and return what follows from all that was seen so far."""
+        """Let what was met count, ask what is due, and return what follows from all that was seen so far.
+
+        Nothing is said before a view is there: a full report is the first that a source says which stands in.
+        """
+        if self._awaits_view:
+            return []
         for met in self._watch.take():
             self._inference.meet(met)
-            if _is_event(met) and self._hastened.take_due(monotonic()):
+            if self._is_news(met) and self._hastened.take_due(monotonic()):
                 self._metadata_due.expire()
         if monotonic() >= self._inference.next_at:
             self._watch.ask(self._inference.questions(monotonic()))
         return self._inference.take(monotonic(), skew)
+
+    def _is_news(self, met: Met) -> bool:
+        """Return whether a broker ceased to answer, or answers again: then the metadata are asked for at once."""
+        broker, before = met.question.broker, len(self._absent)
+        if met.how is Meeting.ANSWERED:
+            self._absent.discard(broker)
+        elif met.how in {Meeting.REFUSED, Meeting.CLOSED, Meeting.UNREACHABLE}:
+            self._absent.add(broker)
+        return len(self._absent) != before
 
     def _take_metadata(self, now: Micros) -> list[Observation]:
         before = self._last
@@ -229,7 +253,7 @@ class AdminSource:
             self._metadata_due.hasten(monotonic() + recheck)
         if read is None:
             return []
-        self._last = read
+        self._last, self._awaits_view = read, False
         if before is not None and before.view.cluster_id != read.view.cluster_id:
             before = None  # nothing that was seen before is of this cluster
             self._configs = ConfigsRound()
@@ -239,7 +263,7 @@ class AdminSource:
         self._inference.view(read.view, read.began, read.ended, self._epochs.before)
         self._watch.look_at(read.view)
         if self._kind is not SourceKind.POLL:
-            self._inference.take(monotonic(), now - monotonic())  # the primary source reports it
+            self._inference.take(Micros(monotonic() + HOUR), 0)  # the primary source reports it
         last = self._epochs.before if before is None else before.view
         deleted = [] if last is None else [name for name, _ in deleted_topics(last, read.view)]
         return self._configs.forget(deleted, self._envelope(read.view, now))
@@ -253,7 +277,7 @@ class AdminSource:
                 if kind is SourceKind.POLL
                 else f"{self.name}: the metadata log is read again"
             )
-            self._kind = kind
+            self._kind, self._awaits_view = kind, True
             self._inference.miss_changes()
             if kind is not SourceKind.POLL:
                 self._watch.rest()
@@ -301,11 +325,6 @@ class AdminSource:
         else:
             time.sleep(seconds)
         return True
-
-
-def _is_event(met: Met) -> bool:
-    """Return whether a broker began to behave otherwise: then the metadata are asked for at once."""
-    return met.how in {Meeting.REFUSED, Meeting.CLOSED, Meeting.UNREACHABLE}
 
 
 # The topics and leader epochs that were polled last, in a file: for what happens while no collector runs.

@@ -22,7 +22,7 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.errors import ConnectionRefused
 from streaming.sources.polling.asking import Requests, hosts_alone
 from streaming.sources.polling.inquiry import Ask, Meeting, Met
-from streaming.sources.polling.line import FOREVER, SECOND, Line, Opened
+from streaming.sources.polling.line import FOREVER, SECOND, Line, Established
 from streaming.sources.protocol import identity
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.identity import NodeIdentity, Role
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 RESPONSE_SECONDS: Final = 10.0
 """So long the steps of opening a connection may take, each; a question may take for ever."""
-_UNUSED_MICROS: Final = 300 * SECOND  # then the connection to a broker that nobody asks any more is closed
+_UNUSED_MICROS: Final = 300 * SECOND  # then the connection to a broker that is not asked any more is closed
 _GATHERED_MICROS: Final = 50_000  # answers that show nothing by themselves may wait for others
 _CHECKED_MICROS: Final = 50_000  # after anything happened it is looked up what is due when
 _LONGEST_WAIT: Final = 60.0
@@ -152,7 +152,7 @@ class _Run:
         self._thread.start()
 
     def stop(self) -> None:
-        """End soon; nobody waits for it."""
+        """End soon, without a wait for it."""
         self._is_stopping = True
         self.call(lambda: None)
 
@@ -179,7 +179,7 @@ class _Run:
             self._lines.pop(broker).close(now)
 
     def ask(self, questions: list[Question]) -> None:
-        """Carry out questions; of a broker that nobody has listed nothing is known."""
+        """Carry out questions; of a broker that was never listed nothing is known."""
         for question in questions if not self._is_stopping else ():
             now, broker = monotonic(), question.broker
             address = self._addresses.get(broker)
@@ -271,7 +271,7 @@ class _Run:
         """Connect to the address of a line, and ask who answers, in another thread."""
         address, view = line.address, self._view
 
-        def opened() -> Opened:
+        def opened() -> Established:
             connection = self._dial(address, response_seconds=RESPONSE_SECONDS, accepted=attempt.accept)
             return _proven(connection, line.broker, view)
 
@@ -281,7 +281,7 @@ class _Run:
         """Renew the session of a connection, and ask who answers, in another thread."""
         view = self._view
 
-        def renewed() -> Opened:
+        def renewed() -> Established:
             try:
                 connection.renew()
             except BaseException:
@@ -291,7 +291,7 @@ class _Run:
 
         self._apart(line, attempt, renewed)
 
-    def _apart(self, line: Line, attempt: Attempt, work: Callable[[], Opened]) -> None:
+    def _apart(self, line: Line, attempt: Attempt, work: Callable[[], Established]) -> None:
         def run() -> None:
             try:
                 opened = work()
@@ -310,7 +310,7 @@ def _is_ordinary(met: Met) -> bool:
     return met.how is Meeting.ANSWERED and met.question.ask is Ask.PRESENCE and met.ended - met.asked < SECOND
 
 
-def _proven(connection: Connection, broker: BrokerId, view: ClusterView | None) -> Opened:
+def _proven(connection: Connection, broker: BrokerId, view: ClusterView | None) -> Established:
     """Return a connection, and whether the broker that is meant answers on it.
 
     Raises:
@@ -319,9 +319,9 @@ def _proven(connection: Connection, broker: BrokerId, view: ClusterView | None) 
     """
     try:
         if view is None:
-            return Opened(connection, is_proven=False)
+            return Established(connection, is_proven=False)
         by = identity.require(connection, NodeIdentity(Role.BROKER, broker, view.cluster_id))
-        return Opened(connection, is_proven=by.is_meant is True or _holds_partitions_of(connection, broker, view))
+        return Established(connection, is_proven=by.is_meant is True or _holds_partitions_of(connection, broker, view))
     except BaseException:
         connection.close()
         raise

@@ -37,7 +37,7 @@ _MOST_NAMES: Final = 2_000
 
 
 class Failure(StrEnum):
-    """How a connection failed; what says least of the node behind the address comes first."""
+    """Failure of a connection; what says least of the node behind the address comes first."""
 
     REFUSED = "refused"
     """Refused at once: no process listens there."""
