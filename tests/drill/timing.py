@@ -53,7 +53,7 @@ class Timing:
     def _watch(self) -> None:
         while not self._over.wait(_EVERY_SECONDS):
             for row in self._incidents():
-                if row["merged_into"] is None and row["opened_at"].timestamp() * 1e6 >= self._began:
+                if row["merged_into"] is None and row["updated_at"].timestamp() * 1e6 >= self._began:
                     told = IncidentClass(row["incident_class"]), suspects(row)
                     self._told.setdefault(told, now())
 
