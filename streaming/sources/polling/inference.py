@@ -165,7 +165,7 @@ class Inference:
         before, answered = self._quorum, self._quorum_answered
         if leader.leader < 0 or (before is not None and leader.epoch < before.epoch):
             return
-        waited = met.ended - (self._quorum_asked or met.asked)
+        waited = 0 if self._quorum_asked is None else met.ended - self._quorum_asked
         self._quorum_answered, self._quorum_asked = met.ended, None
         if waited > self.intervals.hot or leader != before:
             self._schedule.hasten(met.ended)
