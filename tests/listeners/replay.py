@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
-from streaming.contracts.observations import Observation
+from streaming.contracts.observations import ConfigObserved, ConfigOrigin, Observation, SourceKind
 from streaming.sources.polling.inference import Inference
 from streaming.sources.polling.inquiry import Ask, Content, Meeting, Met, Presence, Question, QuorumLeader
 from streaming.sources.polling.schedule import Intervals
 from streaming.sources.polling.view import ClusterView, PartitionView, Reassignment
 from tests.listeners.recordings import NEVER, Play, Record
 
+CLUSTER: Final = ClusterId("recorded")
+ORDERS: Final = "orders"
 MILLI: Final = 1_000
 SECOND: Final = 1_000 * MILLI
 BEFORE_MS: Final = 30_000
@@ -99,7 +101,7 @@ class RecordedCluster:
                 answer, described = self.answer(node, "Metadata", at), self.answer(node, "DescribeTopicPartitions", at)
                 topics = _topics({name: described.get(name, part) for name, part in answer.items()})
                 return ClusterView(
-                    cluster_id=ClusterId("recorded"),
+                    cluster_id=CLUSTER,
                     answered_by=node,
                     brokers={BrokerId(each): (f"10.99.{each}.2", 9092) for each in answer["listed"]},
                     topics=topics,
@@ -164,7 +166,7 @@ class Replay:
 
     def observations(self) -> Iterator[tuple[int, list[Observation]]]:
         """Yield what is published, with the millisecond of the play at which it is."""
-        due = self._begin_ms
+        due, minima = self._begin_ms, _minima(self._begin_ms)
         for now in range(self._begin_ms, self._cluster.end_ms + AFTER_MS, _STEP_MS):
             while self._ends and self._ends[0][0] <= now:
                 at, _, end = heapq.heappop(self._ends)
@@ -178,7 +180,8 @@ class Replay:
             for question in self._inference.questions(_micros(now)):
                 self._ask(question, now)
             if seen := self._inference.take(_micros(now), 0):
-                yield now, seen
+                yield now, [*seen, *minima]
+                minima = []
 
     def _ask(self, question: Question, now: int) -> None:
         probe, node = _PROBES[question.ask], int(question.broker)
@@ -224,6 +227,25 @@ class Replay:
             self._inference.meet(Met(question, _micros(asked), _micros(now), how, connection, content))
 
         heapq.heappush(self._ends, (at, next(self._numbers), end))
+
+
+def _minima(at: int) -> list[Observation]:
+    """Return what DescribeConfigs answers of the topic with a minimum."""
+    return [
+        ConfigObserved(
+            cluster_id=CLUSTER,
+            cluster="recorded",
+            source="admin:replay",
+            source_kind=SourceKind.POLL,
+            occurred_not_before=_micros(at),
+            occurred_not_after=_micros(at),
+            collected_at=_micros(at),
+            topic=ORDERS,
+            key="min.insync.replicas",
+            value="2",
+            origin=ConfigOrigin.DESCRIBE,
+        )
+    ]
 
 
 def _micros(millis: int) -> Micros:
