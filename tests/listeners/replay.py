@@ -122,7 +122,7 @@ class RecordedCluster:
 
 def _topics(answer: Record) -> dict[str, dict[int, PartitionView]]:
     topics: dict[str, dict[int, PartitionView]] = {}
-    for name, part in answer.items():
+    for name, part in sorted(answer.items()):
         if isinstance(part, dict) and "isr" in part:
             topic, number = _split(name)
             topics.setdefault(topic, {})[number] = PartitionView(

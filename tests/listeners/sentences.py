@@ -130,7 +130,7 @@ SENTENCES: Final = (
         "heartbeat, when it has leaders to give up.",
         ("stop", "stop_idle", "stop_by_default"),
         lambda play: (
-            play.removed(3) < 500 and play.removed(3) < _closed(play) < play.removed(3) + play.heartbeat_ms + _NEXT_MS
+            play.removed(3) < 500 and play.removed(3) < _closed(play) < play.removed(3) + play.heartbeat_ms + _BUSY_MS
         ),
     ),
     Sentence(
@@ -147,9 +147,10 @@ SENTENCES: Final = (
         ),
     ),
     Sentence(
-        "A stopped broker is fenced once more when its session would have expired.",
+        "A stopped broker of Kafka 4 is fenced once more when its session would have expired.",
         ("stop", "stop_idle"),
         lambda play: len([at for at, _ in play.records(broker=3, fenced=True) if at < play.done("is started")]) == 2,
+        ("4.4", "4.3"),
     ),
     Sentence(
         "A killed broker refuses connections at once, and leaves its ISRs when its session has expired: the time "
