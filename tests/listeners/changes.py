@@ -42,22 +42,18 @@ def _of_moving(seen: list[Seen], zero: int) -> Iterator[Row]:
     answers = [one for one in seen if one.how == "answered" and one.moving]
     for name in {name for one in answers for name in one.moving}:
         values = [(one.at, one.node, one.moving[name]) for one in answers if one.moving.get(name) is not None]
-        if name == "ends":
-            yield from _sampled(values, zero)
-        elif name == "epoch_ends":
-            for part in sorted({part for _, _, ends in values for part in ends}):
-                of_part = [(at, node, ends[part]) for at, node, ends in values if part in ends]
-                yield from _stands(f"epoch end of {part}", of_part, zero)
+        if name.endswith("ends"):
+            yield from _sampled(name, values, zero)
         else:
             yield from _stands(name, values, zero)
 
 
-def _sampled(values: list[tuple[int, int, dict[str, int]]], zero: int) -> Iterator[Row]:
-    """Yield the log ends each second, where they differ."""
-    due, last = 0, None
+def _sampled(name: str, values: list[tuple[int, int, dict[str, int]]], zero: int) -> Iterator[Row]:
+    """Yield the ends of logs or epochs each second, where they differ, and at once if there are others."""
+    due, last = 0, dict[str, int]()
     for at, node, ends in values:
-        if at >= due and ends != last:
-            yield [_millis(at, zero), node, "log ends", "answered", ends]
+        if ends.keys() != last.keys() or (at >= due and ends != last):
+            yield [_millis(at, zero), node, name, "answered", ends | dict.fromkeys(last.keys() - ends.keys(), REMOVED)]
             due, last = at + ENDS_EVERY_MICROS, ends
 
 

@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from tests.listeners.requests import Asked, Content, Read
+from tests.listeners.requests import QUORUM, Asked, Content, Read
 
 EVERY_SECONDS: Final = 0.2
 SILENT_AFTER_SECONDS: Final = 0.6
 CONNECT_SECONDS: Final = 1.0
 NEW, IDLE = "new connection", "idle connection"
+_TICK_SECONDS: Final = 0.05
 _SIZE: Final = struct.Struct(">i")
 _CORRELATION: Final = slice(8, 12)  # of a frame, behind its size, key and version
 
@@ -47,15 +48,22 @@ class Recorder:
         self, nodes: Mapping[int, tuple[tuple[str, int], Sequence[Asked]]], every_seconds: float = EVERY_SECONDS
     ) -> None:
         self.seen: list[Seen] = []
+        self.longest_stall = 0.0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="recorder", daemon=True)
         self._thread.start()
-        self._tasks = [
+        self._tasks = [asyncio.run_coroutine_threadsafe(self._measure_stalls(), self._loop)]
+        self._tasks += [
             asyncio.run_coroutine_threadsafe(work, self._loop)
             for node, (address, questions) in nodes.items()
             for work in (
                 *(Probe(self.seen, node, address, question).run(every_seconds) for question in (*questions, None)),
-                _new_connections(self.seen, node, address, questions[0], every_seconds),
+                _new_connections(self.seen, node, address, NEW, questions[0], every_seconds),
+                *(
+                    _new_connections(self.seen, node, address, f"new {question.name}", question, 5 * every_seconds)
+                    for question in questions
+                    if question.name == QUORUM
+                ),
             )
         ]
 
@@ -69,6 +77,13 @@ class Recorder:
         for failure in failures:
             if failure is not None:
                 raise failure
+
+    async def _measure_stalls(self) -> None:
+        """Note how late this machine runs what is due: what seemed silent meanwhile may have been the recorder."""
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(_TICK_SECONDS)
+            self.longest_stall = max(self.longest_stall, time.monotonic() - began - _TICK_SECONDS)
 
     async def _shut(self) -> None:
         """Cancel everything, and let the transports close."""
@@ -186,17 +201,17 @@ async def connect(address: tuple[str, int]) -> tuple[str, tuple[asyncio.Transpor
         return "unreachable", None
 
 
-async def _new_connections(
-    seen: list[Seen], node: int, address: tuple[str, int], asked: Asked, every_seconds: float
+async def _new_connections(  # noqa: PLR0913, PLR0917 - what a probe is made of
+    seen: list[Seen], node: int, address: tuple[str, int], name: str, asked: Asked, every_seconds: float
 ) -> None:
     """Open one connection after the other, and ask one question on each."""
     while True:
         began, at = time.monotonic(), now()
+        data: bytes | None = None
         how, opened = await connect(address)
         if opened is not None:
             transport, wire = opened
             transport.write(asked.frame)
-            data: bytes | None = None
             try:
                 async with asyncio.timeout(SILENT_AFTER_SECONDS):
                     data = await wire.answers.get()
@@ -205,7 +220,8 @@ async def _new_connections(
                 how = "accepted, silent"
             with suppress(OSError):
                 transport.close()
-        seen.append(Seen(at, node, NEW, how, {}, {}))
+        content = asked.read(data).content if data is not None and name != NEW else {}
+        seen.append(Seen(at, node, name, how, content, {}))
         await asyncio.sleep(max(0.01, every_seconds - (time.monotonic() - began)))
 
 

@@ -4,24 +4,27 @@ A play is JSON. Its times are milliseconds after the first thing that was done:
 
 ``about``                       what happens
 ``brokers`` ``controllers``     the nodes; a node of both roles is a controller with 100 added
-``session_ms`` ``lag_ms``       broker.session.timeout.ms and replica.lag.time.max.ms
+``session_ms`` ``heartbeat_ms`` broker.session.timeout.ms, broker.heartbeat.interval.ms
+``lag_ms``                      replica.lag.time.max.ms
+``longest_stall_ms``            how late the recorder itself was at most
 ``steps``                       [time, what was done]
 ``log``                         [time, offset, record]: what the controllers wrote
 ``met``                         [time, node, probe, how, difference]: what changed of what a probe meets
 
-A probe is a request, ``new connection`` or ``idle connection``. ``how`` is answered, silent (from when the question was
-sent), refused, unreachable, closed (by FIN), reset, timed out (by the kernel); of a new connection also what followed
-when it was accepted. The difference of an answer has the fields that are new or different; None is of one that is gone.
-Further rows are of numbers that move while all is well: ``log ends`` each second, and what ``stands`` for at least
-1.5 s: ``image`` (the metadata offset in ApiVersions), ``high_watermark`` (of DescribeQuorum), ``epoch end of`` a
-partition (OffsetForLeaderEpoch, of the epoch before the fault).
+A probe is a request on a connection that is kept, ``new connection``, ``idle connection`` or ``new DescribeQuorum``,
+which is asked on a new connection each time. ``how`` is answered, silent (from when the question was sent), refused,
+unreachable, closed (by FIN), reset, timed out (by the kernel); of a new connection also what followed when it was
+accepted. The difference of an answer has the fields that are new or different; None is of one that is gone.
+Further rows are of numbers that move while all is well: each second ``log ends`` (ListOffsets) and ``epoch ends``
+(OffsetForLeaderEpoch, of the leader epochs before the fault), and what ``stands`` for at least 1.5 s: ``image`` (the
+metadata offset in ApiVersions) and ``quorum high watermark`` (DescribeQuorum).
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +43,7 @@ class Play:
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
         self.session_ms: int = data["session_ms"]
+        self.heartbeat_ms: int = data["heartbeat_ms"]
         self.lag_ms: int = data["lag_ms"]
         self.steps: list[tuple[int, str]] = [(at, text) for at, text in data["steps"]]
 
@@ -95,6 +99,34 @@ class Play:
                 if at >= since and "partition" in record and "isr" in record and broker not in record["isr"]
             ),
             NEVER,
+        )
+
+    def unlisted(self, broker: int, others: Iterable[int]) -> int:
+        """Return when all others had ceased to list a broker."""
+        return max(
+            next(
+                (
+                    at
+                    for at, answer in self.answers(node, "DescribeCluster")
+                    if at > 0 and broker not in answer["listed"]
+                ),
+                NEVER,
+            )
+            for node in others
+        )
+
+    def late(self, broker: int, others: Iterable[int]) -> int:
+        """Return when a broker was first late as an observer of the quorum, by what the others answer."""
+        return min(
+            next(
+                (
+                    at
+                    for at, answer in self.answers(node, "DescribeQuorum")
+                    if at > 0 and broker in answer.get("late", ())
+                ),
+                NEVER,
+            )
+            for node in others
         )
 
 

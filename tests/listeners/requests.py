@@ -27,6 +27,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from streaming.sources.protocol.quorum_messages import describe_quorum_request, read_quorum
 
 CLIENT_ID: Final = "recorder"
+QUORUM: Final = "DescribeQuorum"
 DEBUG_REPLICA: Final = -2
 LATEST: Final = -1
 LATE_MILLIS: Final = 2000
@@ -157,9 +158,9 @@ def _quorum() -> Asked:
         late = [each.node for each in quorum.members if now - (each.last_fetch_ms or 0) > LATE_MILLIS]
         members = sorted(each.node for each in quorum.members)
         content |= {"members": members, "late": sorted(set(late) - {quorum.leader.node})}
-        return Read(content, {"high_watermark": quorum.high_watermark})
+        return Read(content, {"quorum high watermark": quorum.high_watermark})
 
-    return _asked("DescribeQuorum", describe_quorum_request(2), DescribeQuorumResponse, read)
+    return _asked(QUORUM, describe_quorum_request(2), DescribeQuorumResponse, read)
 
 
 def _partitions(topics: list[str]) -> Asked:
@@ -195,7 +196,7 @@ def _log_ends(partitions: Mapping[str, int]) -> Asked:
             f"{name}-{part.partition_index}": {"error": part.error_code} for name, part in parts if part.error_code
         }
         ends = {f"{name}-{part.partition_index}": part.offset for name, part in parts if not part.error_code}
-        return Read(content, {"ends": ends})
+        return Read(content, {"log ends": ends})
 
     of_topic = ListOffsetsRequest.ListOffsetsTopic
     of_partition = of_topic.ListOffsetsPartition
@@ -220,7 +221,7 @@ def _epoch_ends(epochs: Mapping[tuple[str, int], int]) -> Asked:
                     ends[name] = part.end_offset
                     if part.leader_epoch != epochs[topic.topic, part.partition]:
                         content[name] = {"epoch": part.leader_epoch}
-        return Read(content, {"epoch_ends": ends})
+        return Read(content, {"epoch ends": ends})
 
     of_topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     of_partition = of_topic.OffsetForLeaderPartition

@@ -23,6 +23,8 @@ from tests.listeners.requests import of_broker, of_controller
 BROKERS: Final = (1, 2, 3)
 ORDERS, MOVED, RISKY = "orders", "moved", "risky"
 DISK_BROKER: Final = 3
+SHORT_HEARTBEAT: Final = "500"
+"""The interval of the sandbox, in milliseconds."""
 _DISK_BYTES: Final = 256 << 20
 _REPLICAS: Final = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1))
 _BEFORE_SECONDS, _AFTER_SECONDS = 2.0, 3.0
@@ -170,8 +172,10 @@ class ListenerStage:
             recorder.close()
         zero = self._steps[0][0]
         return {
+            "longest_stall_ms": int(recorder.longest_stall * 1000),
             "session_ms": int(self.session_seconds * 1000),
             "lag_ms": int(self.lag_seconds * 1000),
+            "heartbeat_ms": int(dict(self.cluster.timeouts).get("broker.heartbeat.interval.ms", SHORT_HEARTBEAT)),
             "brokers": list(BROKERS),
             "controllers": list(self.sandbox.controller_ids),
             "steps": [[(at - zero) // 1000, text] for at, text in self._steps],

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.listeners.faults import FAULTS
+from tests.listeners.figures import table
 from tests.listeners.recordings import VERSIONS, path_of, plays
 from tests.listeners.sentences import SENTENCES, Sentence
 
@@ -45,6 +46,13 @@ def test_a_sentence_holds_in_every_play_of_its_kind(sentence: Sentence) -> None:
     assert [(version, fault) for version, fault, holds in checked if not holds] == []
 
 
+README = (Path(__file__).parent / "README.md").read_text()
+
+
 def test_the_readme_has_every_sentence() -> None:
-    text = " ".join((Path(__file__).parent / "README.md").read_text().split())
+    text = " ".join(README.split())
     assert [sentence.text for sentence in SENTENCES if sentence.text not in text] == []
+
+
+def test_the_readme_has_the_figures_of_the_recordings() -> None:
+    assert table() in README
