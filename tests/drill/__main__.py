@@ -39,9 +39,9 @@ def drilled(name: str, stage: DrillStage, *, timed: bool) -> str:
     with Timing(stage.sandbox, lambda: stage.pipeline.rows("incidents")) if timed else nullcontext() as timing:
         chosen = fault.act(stage)
         stage.wait_quiet()
-    times = [timing.line(each) for each in fault.meant(chosen)] if timing else []
+    times = [timing.reported(each) for each in fault.meant(chosen)] if timing else []
     rows = stage.incidents(began, micros())
-    wrong = fault.wrong(rows, chosen)
+    wrong = fault.wrong(rows, chosen) or next((f"late: {each}" for each in times if each.is_late), "")
     told = "; ".join(f"{row['incident_class']} {sorted(suspects(row))}" for row in rows) or "nothing"
     print(f"{'WRONG' if wrong else 'right'}  {name}: {told}{f' ({wrong})' if wrong else ''}", flush=True)
     for line in (*(row["summary"] for row in rows), *times):

@@ -156,11 +156,17 @@ class DrillStage:
         time.sleep(3 * self.gap_seconds + 3)
 
     def incidents(self, began: int, ended: int) -> list[dict[str, Any]]:
-        """Return the incidents that were opened between two times, in microseconds, and were not merged into others."""
+        """Return the incidents of what happened between two times, in microseconds, that were not merged into others.
+
+        The one before is closed by then. It counts when its newest change was: of a poll the first one may have been
+        as early as the poll before.
+        """
         return [
             row
             for row in self.pipeline.rows("incidents")
-            if row["merged_into"] is None and began <= row["opened_at"].timestamp() * 1e6 <= ended
+            if row["merged_into"] is None
+            and began <= row["updated_at"].timestamp() * 1e6
+            and row["opened_at"].timestamp() * 1e6 <= ended
         ]
 
     def controller(self) -> int:

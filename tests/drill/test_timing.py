@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.drill.timing import Shown, first_shown
+from streaming.contracts.events import IncidentClass
+from tests.drill.timing import Reported, Shown, first_shown
 from tests.listeners.probes import Seen
 
 BROKER = frozenset({3})
@@ -50,3 +51,14 @@ def test_of_no_broker_any_change_of_a_partition_counts() -> None:
     ]
     assert first_shown(seen, frozenset(), 0) == Shown(20, None)
     assert first_shown(seen, BROKER, 0) == Shown(None, None)
+
+
+def test_a_report_is_late_ten_seconds_after_the_first_answer_that_shows_it_or_after_the_listener() -> None:
+    told = IncidentClass.BROKER_LOSS, BROKER
+    soon, late = Reported(told, 30_000_000, Shown(21_000_000, 1)), Reported(told, 32_000_000, Shown(21_000_000, 1))
+    assert (soon.is_late, late.is_late) == (False, True)
+    assert Reported(told, 32_000_000, Shown(None, 21_000_000)).is_late
+    assert str(late) == (
+        "broker_loss of [3] was reported 11.0 s after the first answer that shows it and 32.0 s after a listener failed"
+    )
+    assert str(Reported(told, None, Shown(1, 1))) == "broker_loss of [3] was not reported"

@@ -13,6 +13,7 @@ from tests.listeners.probes import Recorder, Seen, now
 from tests.listeners.requests import of_presence
 
 _EVERY_SECONDS: Final = 0.5
+LATE_MICROS: Final = 10_000_000
 _PARTITION_FIELDS: Final = ("isr", "replicas", "leader")
 
 
@@ -21,6 +22,28 @@ class Shown(NamedTuple):
 
     answered: int | None
     listened: int | None
+
+
+class Reported(NamedTuple):
+    """When an incident was reported, None if never, and when Kafka showed it."""
+
+    expected: Told
+    at: int | None
+    shown: Shown
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it came too long after the first answer that shows it; of none, after a listener failed."""
+        since = self.shown.listened if self.shown.answered is None else self.shown.answered
+        return self.at is not None and since is not None and self.at - since > LATE_MICROS
+
+    def __str__(self) -> str:
+        kind, brokers = self.expected
+        if self.at is None:
+            return f"{kind} of {sorted(brokers)} was not reported"
+        signs = (self.shown.answered, "the first answer that shows it"), (self.shown.listened, "a listener failed")
+        parts = [f"{(self.at - at) / 1e6:.1f} s after {what}" for at, what in signs if at is not None]
+        return f"{kind} of {sorted(brokers)} was reported {' and '.join(parts) or 'before anything showed it'}"
 
 
 class Timing:
@@ -53,24 +76,16 @@ class Timing:
     def _watch(self) -> None:
         while not self._over.wait(_EVERY_SECONDS):
             for row in self._incidents():
-                if row["merged_into"] is None and row["opened_at"].timestamp() * 1e6 >= self._began:
+                if row["merged_into"] is None and row["updated_at"].timestamp() * 1e6 >= self._began:
                     told = IncidentClass(row["incident_class"]), suspects(row)
                     self._told.setdefault(told, now())
 
-    def line(self, expected: Told) -> str:
+    def reported(self, expected: Told) -> Reported:
         """Return when an expected incident was reported, beside when Kafka showed it."""
         kind, brokers = expected
         fits = [at for (of, whom), at in self._told.items() if of is kind and brokers in (whom, frozenset())]
-        told = min(fits, default=0)
         shown = first_shown(self._recorder.seen, brokers, self._began)
-        if not told:
-            return f"{kind} of {sorted(brokers)} was not reported"
-        parts = (
-            f"{(told - at) / 1e6:.1f} s after {what}"
-            for at, what in ((shown.answered, "the first answer that shows it"), (shown.listened, "a listener failed"))
-            if at is not None
-        )
-        return f"{kind} of {sorted(brokers)} was reported {' and '.join(parts) or 'and nothing showed it'}"
+        return Reported(expected, min(fits, default=None), shown)
 
 
 def first_shown(seen: Iterable[Seen], brokers: frozenset[int], began: int) -> Shown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Observation
@@ -16,15 +16,12 @@ from streaming.sources.polling.metadata import TimedView
 from streaming.sources.polling.schedule import Intervals
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from tests.judge.polls.answers import Answers
-from tests.judge.polls.bare import NAME, minima
+from tests.judge.polls.bare import NAME, configuration
 from tests.judge.polls.images import Images
 from tests.judge.polls.listeners import TICK_MS, Listeners
 from tests.judge.polls.surroundings import Surroundings
 from tests.judge.polls.transcripts import Transcript
 from tests.judge.polls.views import Views
-
-if TYPE_CHECKING:
-    from streaming.model.constants import Constants
 
 _MILLI: Final = 1_000
 _SECOND: Final = 1_000_000
@@ -43,15 +40,6 @@ class Polling:
     seconds: float = 5.0
     is_bare: bool = False
     is_whole: bool = False
-
-
-def intervals_of(constants: Constants, polling: Polling) -> Intervals:
-    """Give the intervals of a collector, with the times that DescribeConfigs shows of the cluster."""
-    return Intervals(
-        poll=Micros(round(polling.seconds * _SECOND)),
-        session=Micros(constants.broker_session_timeout_ms * _MILLI),
-        lag=Micros(constants.replica_lag_time_max_ms * _MILLI),
-    )
 
 
 class Monitor:
@@ -81,7 +69,7 @@ class Monitor:
         self.transcript = Transcript(origin, is_whole=polling.is_whole)
         self._simulation = simulation
         self._agenda = simulation.agenda
-        self._inference = Inference(NAME, "judged", intervals_of(constants, polling))
+        self._inference = Inference(NAME, "judged", Intervals(poll=Micros(round(polling.seconds * _SECOND))))
         answers = Answers(
             simulation,
             Images(simulation.cluster, commits),
@@ -102,7 +90,7 @@ class Monitor:
         self._around = surroundings
         self._late: list[Met | TimedView | None] = []
         self._seen: list[Observation] = []
-        self._has_minima = False
+        self._has_configuration = False
         self._views.begin(WARM_UP_MS + random.randrange(round(min(polling.seconds, 4) * _MILLI)))
         self._agenda.every(TICK_MS, WARM_UP_MS + TICK_MS, self._tick)
         self._next_ms = -1
@@ -153,10 +141,10 @@ class Monitor:
             self._inference.miss_changes()
             return
         self._inference.view(read.view, read.began, read.ended)
-        if not self._has_minima:
-            self._has_minima = True
+        if not self._has_configuration:
+            self._has_configuration = True
             self._take()
-            self._seen += minima(self._simulation, self._now)
+            self._seen += configuration(self._simulation, self._now, has_times=self._around.knows_times)
         self._plan()
 
     def _plan(self) -> None:

@@ -8,6 +8,7 @@ Everything is drawn by the seed of the play, and nothing of it changes what the 
 - A machine without power neither accepts nor refuses, nor does the address of a pod that was deleted.
 - Now and then there is a proxy in front, which accepts connections for dead brokers.
 - Connections of brokers that are well are closed now and then, by a firewall or a proxy that is loaded again.
+- It may not read the configuration of brokers now and then, so their times are unknown.
 - The monitor itself stands still now and then, on a machine that does other things.
 """
 
@@ -26,6 +27,7 @@ from tests.judge.trouble import Trouble
 
 PORT: Final = 9092
 _PROXY_SHARE: Final = 1 / 16
+_DENIED_SHARE: Final = 1 / 8
 _POD_SHARE: Final = 1 / 5
 _SAME_NETWORK_SHARE: Final = 1 / 2
 _WRONG_SIDE_SHARE: Final = 1 / 10
@@ -67,6 +69,7 @@ class Surroundings:
         resets: a connection is closed at the begin of each, and nothing else.
         stalls: of the monitor.
         proxy: in front of all.
+        knows_times: of sessions and lag; the monitor may read the configuration of brokers.
         addresses: as brokers advertise them.
     """
 
@@ -76,6 +79,7 @@ class Surroundings:
     resets: tuple[Span, ...] = ()
     stalls: tuple[Span, ...] = ()
     proxy: Proxy = Proxy.NONE
+    knows_times: bool = True
     addresses: Mapping[BrokerId, tuple[str, int]] = field(default_factory=dict)
 
     def is_reached(self, broker: BrokerId, at: float) -> bool:
@@ -101,6 +105,7 @@ class Surroundings:
     def words(self) -> str:
         """Say what is unusual, for a person who reads a transcript."""
         parts = [f"proxy {self.proxy}"] * (self.proxy is not Proxy.NONE)
+        parts += ["times unknown"] * (not self.knows_times)
         for name in ("unreached", "without_power", "without_address", "resets", "stalls"):
             parts += [f"{name} {sorted(each.brokers)} {each.begin:.1f}-{each.end:.1f}" for each in getattr(self, name)]
         return "; ".join(parts) or "nothing unusual"
@@ -123,6 +128,7 @@ def drawn_surroundings(seed: int, scenario: Scenario, troubles: Sequence[Trouble
         resets=tuple(_resets(random, scenario, troubles)),
         stalls=tuple(_stalls(random, troubles)),
         proxy=proxy,
+        knows_times=random.random() >= _DENIED_SHARE,
         addresses={
             broker: ("gateway" if proxy is Proxy.SHARED else f"broker-{broker}", PORT) for broker in scenario.brokers
         },
