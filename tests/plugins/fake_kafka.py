@@ -131,6 +131,7 @@ class FakeKafka:
         identities: every ApiVersions 5, with the broker that got it.
         fenced: brokers that are listed as fenced, beside those of the view.
         quorum: leader and epoch of the metadata quorum, which brokers say where ``newest`` has DescribeQuorum.
+        held: requests by their keys that are answered when they are not in it any more.
         throttle_ms: the time for which responses to DescribeCluster say that a client is throttled.
         denies_broker_configs: whether the user lacks DescribeConfigs on the cluster.
         types: of the requests that they understand, by their keys, with the newest version.
@@ -156,6 +157,7 @@ class FakeKafka:
         self.cluster_ids: dict[int, str] = {}
         self.identities: list[tuple[int, tuple[str | None, int]]] = []
         self.fenced: set[int] = set()
+        self.held: set[int] = set()
         self.throttle_ms = 0
         self.quorum = (101, 1)
         self.newest[DescribeQuorumRequest.API_KEY] = self.newest_describe_quorum
@@ -263,7 +265,10 @@ class FakeKafka:
                     (size,) = struct.unpack(">i", await reader.readexactly(4))
                     if not 0 < size < 1 << 24:  # as Kafka, which takes the beginning of a TLS handshake for a size
                         return
-                    response = self._answered(broker, await reader.readexactly(size))
+                    request = await reader.readexactly(size)
+                    response = self._answered(broker, request)
+                    while struct.unpack(">h", request[:2])[0] in self.held:  # noqa: ASYNC110 - a test changes it
+                        await asyncio.sleep(0.01)
                     await asyncio.sleep(self._delays.get(broker, 0))
                     writer.write(response)
                     await writer.drain()

@@ -11,13 +11,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kafka.protocol.admin import DescribeClusterRequest, DescribeConfigsRequest, DescribeTopicPartitionsRequest
+from kafka.protocol.admin import (
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeQuorumRequest,
+    DescribeTopicPartitionsRequest,
+)
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from streaming.contracts.identifiers import BrokerId
 from streaming.sources.polling.broker import ConnectedBrokers
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question
+from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
 from streaming.sources.polling.view import ClusterView
 from streaming.sources.polling.watch import Watch
 from streaming.sources.protocol.addresses import Address, Peers
@@ -239,6 +244,29 @@ def test_a_broker_that_answers_on_a_second_connection_alone_is_asked_there(fake_
     assert mets[-1].asked - mets[0].asked >= 2 * SECOND
 
 
+def test_a_broker_whose_controller_is_silent_answers_all_else_on_another_connection(
+    fake_kafka: Make, watched: Watching
+) -> None:
+    watching, quorum = watched(cluster := fake_kafka(2, orders=1)), Question(Ask.QUORUM, BrokerId(2))
+    cluster.newest[DescribeQuorumRequest.API_KEY] = 2
+    cluster.held.add(DescribeQuorumRequest.API_KEY)
+    watching.ask(quorum, PRESENCE_OF[2])
+    mets = watching.until(has(Meeting.ANSWERED))
+    assert (mets[-1].question, mets[-1].connection) == (PRESENCE_OF[2], 2)
+    assert hows(watching.answers(PRESENCE_OF[2])) == [Meeting.ANSWERED]
+    watching.ask(quorum)
+    mets = watching.until(has(Meeting.SILENT))
+    assert {(each.question, each.connection) for each in mets} == {(quorum, 1)}
+    cluster.held.clear()
+    late = watching.until(has(Meeting.ANSWERED))[-1]
+    assert (late.question, late.connection, late.content) == (quorum, 1, QuorumLeader(101, 1))
+    assert late.asked == mets[0].asked
+    (again,) = watching.answers(quorum)
+    assert (again.how, again.connection) == (Meeting.ANSWERED, 2)
+    assert len(cluster.asked(DescribeQuorumRequest)) == 2
+    assert cluster.connections() == 1, "one is enough again"
+
+
 def hung(cluster: FakeKafka, broker: int) -> None:
     """Let the process of a broker stand still: the system accepts connections, and nobody answers."""
     cluster.hang(broker, 600_000)
@@ -254,7 +282,7 @@ def test_of_a_hung_broker_the_address_accepts_one_more_connection(fake_kafka: Ma
     assert set(hows(mets)) == {Meeting.SILENT}
     assert 2 * SECOND <= second.asked - first.asked < 2.8 * SECOND
     assert second.ended - second.asked < SECOND // 2
-    mets = watching.until(lambda mets: len(mets) == 3)
+    mets = watching.until(lambda mets: mets)
     assert {(each.connection, each.how) for each in mets} == {(1, Meeting.SILENT)}, "one connection is enough"
     assert cluster.connections() == 3
 

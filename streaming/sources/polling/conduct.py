@@ -99,17 +99,6 @@ class Listener:
         self.answered = met.ended if self.answered is None else max(self.answered, met.ended)
         self.connection = met.connection
 
-    def absence_at(self, moment: Micros) -> Absence | None:
-        """Return the absence in which a moment lies."""
-        return next(
-            (
-                each
-                for each in reversed(self.absences)
-                if each.last_answer <= moment and (each.until is None or moment <= each.until)
-            ),
-            None,
-        )
-
     def absence_within(self, since: Micros, until: Micros) -> Absence | None:
         """Return the newest absence that overlaps a window."""
         return next(
@@ -162,6 +151,7 @@ class Listeners:
         self.shared: frozenset[BrokerId] = frozenset()
         self.proxied: set[BrokerId] = set()
         self.awaiting: dict[BrokerId, Micros] = {}
+        self._controller_answered = 0
         self._votes: dict[int, _Vote] = {}
         self._listing: dict[BrokerId, _Listing] = {}
         self._is_disputed = False
@@ -181,8 +171,9 @@ class Listeners:
         broker = met.question.broker
         if met.how is not Meeting.SILENT and met.question.ask is Ask.QUORUM:
             self.awaiting.pop(broker, None)
-        if met.how is Meeting.SILENT and broker in self.awaiting:
-            return []
+            self._controller_answered = max(self._controller_answered, met.asked if met.content else 0)
+        if met.how is Meeting.SILENT and self.awaiting.get(broker, 0) > self._controller_answered:
+            return []  # it may wait for a controller: nobody has heard of one since it was asked
         self.listener(broker).meet(met)
         if met.how is Meeting.SILENT and self.is_listed(broker) is False and met.ended - met.asked > _VOTE_LASTS:
             self.proxied.add(broker)

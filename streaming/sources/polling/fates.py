@@ -136,8 +136,10 @@ class Fates:
         if listener is None or listener.answered is None:
             is_gone = self._listeners.is_listed(broker) is False
             because = f"broker {broker} is not listed, and was never asked: {ALIKE}"
+            if not is_gone and not leaving.is_late:
+                return None
             return Finding(Fate.GONE, because) if is_gone else Finding(Fate.RUNS, "")
-        absence = listener.absence_at(until) or (listener.absences[-1] if listener.is_absent else None)
+        absence = listener.absence_within(since, until) or (listener.absences[-1] if listener.is_absent else None)
         if absence is None:
             finding = self._of_present(leaving)
         elif _is_before(absence, since):
@@ -150,10 +152,11 @@ class Fates:
 
     def _of_absent(self, leaving: _Leaving, absence: Absence) -> Finding | None:
         """Return what a broker did that had not answered for a while when it left."""
-        broker, _, until, is_late = leaving
+        broker, since, until, is_late = leaving
         listeners = self._listeners
         how = "had refused connections" if absence.is_refused else "had not answered"
-        because = f"broker {broker} {how} for {seconds(until - absence.last_answer)} when it left"
+        lasted = seconds(max(since, absence.since) - absence.since)
+        because = f"broker {broker} {how} for at least {lasted} when it left"
         is_process_gone = absence.is_process_gone and listeners.is_trusted(broker)
         if not listeners.is_trusted(broker):
             because += ", as far as can be seen through a proxy"

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 _BLIND: Final = Micros(60_000_000)
 """Views that are further apart are not merely slow: changes may have been missed."""
+_LATE: Final = Micros(10_000_000)
+"""Longer than a broker takes to read the metadata after its start."""
 
 
 class _Known(NamedTuple):
@@ -107,6 +109,7 @@ class Inference:
         self._reported_stopped: set[BrokerId] = set()
         self._away: set[BrokerId] = set()
         self._pending: dict[tuple[str, int], tuple[PartitionView, int]] = {}
+        self._replaced: dict[tuple[str, int], tuple[PartitionView, Micros]] = {}
         self._quorum_asked: Micros | None = None
         self._view: ClusterView | None = None
         self._viewed = _Known(Micros(0), Micros(0), -1)
@@ -165,7 +168,7 @@ class Inference:
         before, answered = self._quorum, self._quorum_answered
         if leader.leader < 0 or (before is not None and leader.epoch < before.epoch):
             return
-        waited = met.ended - (self._quorum_asked or met.asked)
+        waited = 0 if self._quorum_asked is None else met.ended - self._quorum_asked
         self._quorum_answered, self._quorum_asked = met.ended, None
         if waited > self.intervals.hot or leader != before:
             self._schedule.hasten(met.ended)
@@ -207,6 +210,7 @@ class Inference:
         report.deleted = () if last is None else tuple(deleted_topics(last, view))
         self._reports.append(report)
         self._view, self._viewed, self._known = after, known, {}
+        self._replaced = {key: each for key, each in self._replaced.items() if ended - each[1] < _LATE}
         self._noted(steps, ended)
 
     def _with_newer(self, before: ClusterView, view: ClusterView, asked: Micros) -> ClusterView:
@@ -263,13 +267,16 @@ class Inference:
         """Return whether an answer may be from before what is known: brokers follow the metadata at their own pace.
 
         One that is cut off from the controllers repeats what it saw last. So if an ISR grew, or a leader is there
-        again, another broker has to agree, unless what is known is of the same one.
+        again, another broker has to agree, unless what is known is of the same one. So it has to if an ISR is again
+        what it was just before: one that was started again may not have read yet that it is in sync.
         """
         last = self._known.get(key, self._viewed)
         if old.leader_epoch is not None and new.leader_epoch is not None and new.leader_epoch != old.leader_epoch:
             return new.leader_epoch < old.leader_epoch
         is_grown = not set(new.isr) <= set(old.isr) or (old.leader == NO_LEADER != new.leader)
-        if known.by == last.by or not is_grown:
+        was, until = self._replaced.get(key, (None, Micros(0)))
+        is_back = was == new and known.asked - until < _LATE
+        if known.by == last.by or not (is_grown or is_back):
             return known.asked < last.asked
         agreed, self._pending[key] = self._pending.get(key), (new, known.by)
         return known.asked < last.ended or agreed is None or agreed[0] != new or agreed[1] == known.by
@@ -291,6 +298,7 @@ class Inference:
     def _noted(self, steps: tuple[Step, ...], ended: Micros) -> None:
         """Note steps as circumstances of each other, and ask more often while there are some."""
         self._fates.note(steps)
+        self._replaced |= {(step.topic, step.number): (step.before, ended) for step in steps if step.before is not None}
         for step in steps:
             if is_from_outside(step) and step.before is not None and step.before.leader_epoch is not None:
                 key = step.topic, step.number, step.before.leader_epoch

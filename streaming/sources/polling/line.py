@@ -19,7 +19,7 @@ from streaming.sources.source import monotonic
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId
-    from streaming.sources.polling.asking import Requests, Steps
+    from streaming.sources.polling.asking import Reply, Requests, Steps
     from streaming.sources.protocol.addresses import Address
     from streaming.sources.protocol.connection import Connection
 
@@ -69,6 +69,13 @@ class Attempt:
         self.accepted = monotonic()
 
 
+class Ready(Protocol):
+    """Takes a socket that can be used."""
+
+    def ready(self, now: Micros) -> None:
+        """Read and write what the socket allows."""
+
+
 class Surroundings(Protocol):
     """Whatever a connection needs of others."""
 
@@ -78,8 +85,8 @@ class Surroundings(Protocol):
     def refresh(self, line: Line, attempt: Attempt, connection: Connection) -> None:
         """Renew the session, and the proof, in another thread, which ends in the same way."""
 
-    def register(self, line: Line, connection: Connection, *, writes: bool) -> None:
-        """Call :meth:`Line.ready` when the socket can be used."""
+    def register(self, user: Ready, connection: Connection, *, writes: bool) -> None:
+        """Call :meth:`Ready.ready` when the socket can be used."""
 
     def unregister(self, connection: Connection) -> None:
         """Do so no more."""
@@ -100,6 +107,52 @@ class Asked:
 
 
 @dataclass(eq=False, slots=True)
+class Aside:
+    """A question that the broker has passed on to a controller that is silent, and its connection.
+
+    A broker answers nothing else on a connection before, so all else is asked on another one.
+    """
+
+    line: Line
+    asked: Asked
+    connection: Connection
+    number: int
+    is_proven: bool
+
+    @property
+    def next_at(self) -> int:
+        """When silence is to be reported."""
+        return self.asked.exchange.asked + (self.asked.silences + 1) * SECOND
+
+    def report_silence(self, now: Micros) -> None:
+        """Report that the question is still open."""
+        if now >= self.next_at:
+            self.asked.silences = (now - self.asked.exchange.asked) // SECOND
+            self.line.around.report(Met(self.asked.question, self.asked.asked, now, Meeting.SILENT, self.number))
+
+    def ready(self, now: Micros) -> None:
+        """Take the answer; where the connection ends instead, it is asked again."""
+        try:
+            self.asked.exchange.advance()
+            if not self.asked.exchange.is_answered:
+                return
+            self.asked.steps.send(self.asked.exchange.value)
+        except StopIteration as reply:
+            self.close()
+            asked = self.asked
+            self.line.answer(asked.question, asked.asked, reply.value, self.number, is_proven=self.is_proven)
+        except ConnectionRefused:
+            self.close()
+            self.line.ask(self.asked.question, now)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.line.aside = None
+        self.line.around.unregister(self.connection)
+        self.connection.close()
+
+
+@dataclass(eq=False, slots=True)
 class Line:
     """The connection to one broker.
 
@@ -109,6 +162,7 @@ class Line:
     Attributes:
         address: where the broker is.
         used: when something was asked last.
+        aside: what waits for a controller, on a connection of its own.
     """
 
     broker: BrokerId
@@ -116,6 +170,7 @@ class Line:
     around: Surroundings
     requests: Requests
     used: Micros = field(default_factory=monotonic)
+    aside: Aside | None = None
     _waiting: deque[Question] = field(default_factory=deque)
     _connection: Connection | None = None
     _is_proven: bool = False
@@ -131,7 +186,8 @@ class Line:
     def ask(self, question: Question, now: Micros) -> None:
         """Ask when all that was asked before has ended; the same question is open only once."""
         self.used = now
-        if question not in self._waiting and (self._asked is None or self._asked.question != question):
+        on_way = [self._asked, None if self.aside is None else self.aside.asked]
+        if question not in self._waiting and question not in [each.question for each in on_way if each is not None]:
             self._waiting.append(question)
             self.move_on(now)
 
@@ -140,20 +196,18 @@ class Line:
         if address == self.address:
             return
         self.address, self._not_before = address, 0
-        self._give_up_attempts()
-        self._hang_up()
+        self._hang_up_all()
         self.move_on(now)
 
     def close(self, now: Micros) -> None:
         """Hang up; what is asked ends as closed."""
-        self._give_up_attempts()
-        self._hang_up()
+        self._hang_up_all()
         self._end_all(Meeting.CLOSED, now, now, self._number)
 
     @property
     def next_at(self) -> int:
         """When :meth:`move_on` is due without anything that happens before."""
-        times = [FOREVER]
+        times = [FOREVER if self.aside is None else self.aside.next_at]
         if self._asked is not None:
             times.append(self._asked.exchange.moved + (self._asked.silences + 1) * SECOND)
             if self._second is None:
@@ -170,6 +224,8 @@ class Line:
 
     def move_on(self, now: Micros) -> None:
         """Do what is due: ask, connect, or report that a node is silent."""
+        if self.aside is not None:
+            self.aside.report_silence(now)
         if self._asked is not None:
             self._report_silence(self._asked, now)
         elif self._connection is not None and self._waiting:
@@ -253,7 +309,7 @@ class Line:
         try:
             call = next(steps)
         except StopIteration as reply:
-            self._answer(question, monotonic(), reply.value.content, reply.value.error)
+            self.answer(question, monotonic(), reply.value, self._number, is_proven=self._is_proven)
             return
         exchange = Exchange(connection, call)
         self._asked = Asked(question, steps, exchange, exchange.asked)
@@ -271,13 +327,14 @@ class Line:
         except StopIteration as reply:
             self._asked = None
             self._give_up_second()
-            self._answer(asked.question, asked.asked, reply.value.content, reply.value.error)
+            self.answer(asked.question, asked.asked, reply.value, self._number, is_proven=self._is_proven)
             self.move_on(monotonic())
 
-    def _answer(self, question: Question, asked: Micros, content: object, error: int) -> None:
-        how = Meeting.ANSWERED if self._is_proven else Meeting.WRONG_NODE
-        what = content if self._is_proven else None
-        self.around.report(Met(question, asked, monotonic(), how, self._number, what, error))  # type: ignore[arg-type]
+    def answer(self, question: Question, asked: Micros, reply: Reply, number: int, *, is_proven: bool) -> None:
+        """Report the answer to a question; one of a node that may be another one says nothing."""
+        how = Meeting.ANSWERED if is_proven else Meeting.WRONG_NODE
+        content = reply.content if is_proven else None
+        self.around.report(Met(question, asked, monotonic(), how, number, content, reply.error))
 
     def _lend(self, connection: Connection, now: Micros) -> None:
         """Let another thread renew the session, and ask again who answers; nothing is asked meanwhile."""
@@ -322,11 +379,17 @@ class Line:
         self.move_on(now)
 
     def _replace_silent(self) -> None:
-        """Let the second connection, on which the node answers, take the place of the silent one."""
-        asked, self._asked = self._asked, None
-        self._hang_up()
-        if asked is not None:
-            self._waiting.appendleft(asked.question)
+        """Let the second connection, on which the node answers, take the place of the silent one.
+
+        What the broker asks a controller for goes on waiting on the silent one.
+        """
+        asked, connection = self._asked, self._connection
+        if asked is None or connection is None or asked.question.ask is not Ask.QUORUM or self.aside is not None:
+            self._hang_up()
+            return
+        self.aside = Aside(self, asked, connection, self._number, self._is_proven)
+        self.around.register(self.aside, connection, writes=False)
+        self._asked = self._connection = None
 
     def _hang_up(self) -> None:
         if self._asked is not None:
@@ -350,6 +413,13 @@ class Line:
         if self._second is not None:
             self._second.is_given_up = True
             self._second = None
+
+    def _hang_up_all(self) -> None:
+        if self.aside is not None:
+            self._waiting.append(self.aside.asked.question)
+            self.aside.close()
+        self._give_up_attempts()
+        self._hang_up()
 
     def _give_up_attempts(self) -> None:
         self._give_up_second()

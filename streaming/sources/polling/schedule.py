@@ -48,10 +48,16 @@ class Intervals(NamedTuple):
 _BYTES_PER_PARTITION: Final = 60
 _BYTES_PER_REPLICA: Final = 12
 _FORGOTTEN: Final = 40 * _SECOND
+_WAITING: Final = 2
+"""Brokers that may wait for a controller at once: one alone may be cut off, and while it waits it answers nothing."""
 _MOST_ENDS: Final = 1_000
 """Partitions in one question about the ends of logs."""
 _BURST: Final = 4
 """Questions about partitions within the first ``hot`` interval, each to another broker."""
+_UNTOUCHED: Final = 4
+"""Rank of what is healthy and on no broker that misbehaves."""
+_CHEAP: Final = 20_000
+"""Bytes of answers about such partitions, beyond the first moments: what goes on may show there, too."""
 _BROKERS_ASKED: Final = 3
 """Brokers that are asked about partitions at once, each about others."""
 
@@ -111,10 +117,10 @@ class Schedule:
         if now < self._quorum_due:
             return
         self._quorum_due = Micros(now + self._intervals.quorum)
-        if any(ask is Ask.QUORUM for ask, _ in self._open):
-            return
-        for broker in self._responders(view)[:1]:
-            yield Question(Ask.QUORUM, broker)
+        waiting = sum(ask is Ask.QUORUM for ask, _ in self._open)
+        if waiting < min(_WAITING, max(1, len(view.brokers) - 1)):
+            others = [each for each in self._responders(view) if (Ask.QUORUM, each) not in self._open]
+            yield from (Question(Ask.QUORUM, broker) for broker in others[:1])
 
     def _partitions(self, now: Micros, view: ClusterView) -> Iterator[Question]:
         if now < self._hot_due or now >= self._hot_until:
@@ -164,11 +170,17 @@ class Schedule:
         bad |= {broker for broker in self._listeners.of if self._listeners.is_listed(broker) is False}
         ranked = []
         for name, parts in view.topics.items():
-            rank = min((_rank(part, bad) for part in parts.values()), default=4)
+            rank = min((_rank(part, bad) for part in parts.values()), default=_UNTOUCHED)
             if name not in view.hidden:
                 size = sum(_BYTES_PER_PARTITION + _BYTES_PER_REPLICA * len(part.replicas) for part in parts.values())
                 ranked.append((rank, name, size))
-        return [(name, size) for rank, name, size in sorted(ranked)]
+        left = self._intervals.bytes_per_question if self._burst else _CHEAP
+        worst = []
+        for rank, name, size in sorted(ranked):
+            left -= size
+            if rank < _UNTOUCHED or left >= 0:
+                worst.append((name, size))
+        return worst
 
     def _responders(self, view: ClusterView) -> list[BrokerId]:
         """Return the brokers that answer, those that are listed first."""
@@ -183,4 +195,4 @@ def _rank(part: PartitionView, bad: set[BrokerId]) -> int:
         return 0
     if part.is_degraded:
         return 1
-    return 2 if part.leader in bad else 3 if not bad.isdisjoint(part.replicas) else 4
+    return 2 if part.leader in bad else 3 if not bad.isdisjoint(part.replicas) else _UNTOUCHED

@@ -119,6 +119,7 @@ class AdminSource:
         probe = Probe(f"{probe_prefix}topic")
         self._metadata = MetadataRound(brokers, servers, reassignments, name=name, seconds=request_seconds, probe=probe)
         self._skew: int | None = None
+        self._awaits_view = True
         self._answers: tuple[str, ...] = ()
         self._last: TimedView | None = None
         self._refusal: ConnectionRefused | None = None
@@ -206,7 +207,12 @@ class AdminSource:
         return observations
 
     def _watched(self, skew: int) -> list[Observation]:
-        """Let what was met count, ask what is due, and return what follows from all that was seen so far."""
+        """Let what was met count, ask what is due, and return what follows from all that was seen so far.
+
+        Nothing is said before a view is there: a full report is the first that a source says which stands in.
+        """
+        if self._awaits_view:
+            return []
         for met in self._watch.take():
             self._inference.meet(met)
             if _is_event(met) and self._hastened.take_due(monotonic()):
@@ -229,7 +235,7 @@ class AdminSource:
             self._metadata_due.hasten(monotonic() + recheck)
         if read is None:
             return []
-        self._last = read
+        self._last, self._awaits_view = read, False
         if before is not None and before.view.cluster_id != read.view.cluster_id:
             before = None  # nothing that was seen before is of this cluster
             self._configs = ConfigsRound()
@@ -239,7 +245,7 @@ class AdminSource:
         self._inference.view(read.view, read.began, read.ended, self._epochs.before)
         self._watch.look_at(read.view)
         if self._kind is not SourceKind.POLL:
-            self._inference.take(monotonic(), now - monotonic())  # the primary source reports it
+            self._inference.take(Micros(monotonic() + HOUR), 0)  # the primary source reports it
         last = self._epochs.before if before is None else before.view
         deleted = [] if last is None else [name for name, _ in deleted_topics(last, read.view)]
         return self._configs.forget(deleted, self._envelope(read.view, now))
@@ -253,7 +259,7 @@ class AdminSource:
                 if kind is SourceKind.POLL
                 else f"{self.name}: the metadata log is read again"
             )
-            self._kind = kind
+            self._kind, self._awaits_view = kind, True
             self._inference.miss_changes()
             if kind is not SourceKind.POLL:
                 self._watch.rest()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from streaming.sources.polling.inquiry import Question
-    from streaming.sources.polling.line import Attempt
+    from streaming.sources.polling.line import Attempt, Ready
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection, Dialer
 
@@ -254,13 +254,13 @@ class _Run:
         self._mets.append(met)
         self._gathered_at = min(self._gathered_at, met.ended + _GATHERED_MICROS)
 
-    def register(self, line: Line, connection: Connection, *, writes: bool) -> None:
-        """Call a line when its socket can be used."""
+    def register(self, user: Ready, connection: Connection, *, writes: bool) -> None:
+        """Call its user when a socket can be used."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0)
         try:
-            self._selector.modify(connection.socket, events, line)
+            self._selector.modify(connection.socket, events, user)
         except KeyError:
-            self._selector.register(connection.socket, events, line)
+            self._selector.register(connection.socket, events, user)
 
     def unregister(self, connection: Connection) -> None:
         """Do so no more."""

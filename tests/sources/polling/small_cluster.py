@@ -1,0 +1,218 @@
+"""A small cluster, as a poller meets it: what each listener does, whom brokers list, and what became of partitions.
+
+Everything is stated by a test, second by second, and nothing is derived: the rules are what is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
+from streaming.contracts.observations import BrokerObserved, Observation, PartitionObserved
+from streaming.sources.polling.inference import Inference
+from streaming.sources.polling.inquiry import Ask, Content, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.schedule import Intervals
+from streaming.sources.polling.view import ClusterView, PartitionView
+
+SECOND: Final = 1_000_000
+_TICK: Final = 50_000
+_ANSWER: Final = 4_000
+_START: Final = 100 * SECOND
+TOPIC: Final = "orders"
+
+
+def ids(*brokers: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
+
+
+def part(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, epoch: int = 0, **more: object) -> PartitionView:
+    """Give a partition; ``more`` are fields of brokers."""
+    view = PartitionView(ids(*replicas), ids(*isr), BrokerId(leader), leader_epoch=epoch)
+    return view._replace(**{name: ids(*value) for name, value in more.items()})  # type: ignore[misc, arg-type]
+
+
+@dataclass(slots=True)
+class _Open:
+    question: Question
+    asked: Micros
+    silences: int = 0
+
+
+@dataclass(slots=True)
+class SmallCluster:
+    """Seconds are those of the test, from 0.
+
+    Attributes:
+        how: what each listener does; brokers that are not in it answer.
+        partitions: of the topic, by number.
+        listed: by all brokers; ``lists`` by single ones that see something else.
+        quorum: None while no controller answers.
+        ends: of logs, by broker and number; ``epoch_ends`` of epochs, by number and epoch.
+        addresses: of brokers that share one.
+        seen: what was published, with the second.
+        asked: every question, with the second.
+    """
+
+    partitions: dict[int, PartitionView]
+    brokers: tuple[int, ...] = (1, 2, 3)
+    how: dict[int, Meeting] = field(default_factory=dict)
+    listed: set[int] = field(default_factory=set)
+    lists: dict[int, set[int]] = field(default_factory=dict)
+    sees: dict[int, dict[int, PartitionView]] = field(default_factory=dict)
+    quorum: QuorumLeader | None = QuorumLeader(100, 1)
+    ends: dict[tuple[int, int], int] = field(default_factory=dict)
+    epoch_ends: dict[tuple[int, int], int] = field(default_factory=dict)
+    addresses: dict[int, tuple[str, int]] = field(default_factory=dict)
+    intervals: Intervals = Intervals()
+    viewed_each: float = 5.0
+    seen: list[tuple[float, Observation]] = field(default_factory=list)
+    asked: list[tuple[float, Question]] = field(default_factory=list)
+    _plan: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    _open: list[_Open] = field(default_factory=list)
+
+    def at(self, second: float, act: Callable[[], None]) -> None:
+        """Plan what happens."""
+        self._plan.append((second, act))
+
+    def meets(self, second: float, broker: int, how: Meeting) -> None:
+        """Plan that a listener behaves otherwise from then on."""
+        self.at(second, lambda: self.how.update({broker: how}))
+
+    def becomes(self, second: float, number: int, view: PartitionView) -> None:
+        """Plan a step of a partition."""
+        self.at(second, lambda: self.partitions.update({number: view}))
+
+    def unlisted(self, second: float, broker: int) -> None:
+        """Plan that a broker is fenced."""
+        self.at(second, lambda: self.listed.discard(broker))
+
+    def relisted(self, second: float, broker: int) -> None:
+        """Plan that a broker is unfenced."""
+        self.at(second, lambda: self.listed.add(broker))
+
+    def play(self, seconds: float) -> list[Observation]:
+        """Play, and give what was published."""
+        self.listed = self.listed or set(self.brokers)
+        inference = Inference("admin:t", "t", self.intervals)
+        view_at, now, end = 0.0, Micros(_START), _START + round(seconds * SECOND)
+        self._plan.sort(key=lambda planned: planned[0])
+        while now < end:
+            second = (now - _START) / SECOND
+            while self._plan and self._plan[0][0] <= second:
+                self._plan.pop(0)[1]()
+            if second >= view_at:
+                view_at += self.viewed_each
+                self._view(inference, now)
+            self._answer(inference, now)
+            if now >= inference.next_at:
+                for question in inference.questions(now):
+                    self.asked.append((second, question))
+                    self._open.append(_Open(question, now))
+            self._answer(inference, Micros(now + _ANSWER))
+            self.seen += ((second, each) for each in inference.take(Micros(now + _ANSWER), 0))
+            now = Micros(now + _TICK)
+        return [each for _, each in self.seen]
+
+    def _present(self) -> list[int]:
+        return [each for each in self.brokers if self.how.get(each, Meeting.ANSWERED) is Meeting.ANSWERED]
+
+    def _view(self, inference: Inference, now: Micros) -> None:
+        answering = [each for each in self._present() if each in self.listed]
+        if not answering:
+            return
+        view = ClusterView(
+            cluster_id=ClusterId("c"),
+            answered_by=answering[0],
+            brokers={BrokerId(each): self.addresses.get(each, (f"b{each}", 9092)) for each in sorted(self.listed)},
+            topics={TOPIC: dict(self.partitions)},
+            topic_ids={TOPIC: TopicId("T")},
+            partition_counts={TOPIC: len(self.partitions)},
+            has_reassignments=True,
+            has_elr=True,
+        )
+        inference.view(view, now, Micros(now + _ANSWER // 2))
+
+    def _answer(self, inference: Inference, now: Micros) -> None:
+        waiting, self._open = self._open, []
+        for each in waiting:
+            how = self.how.get(each.question.broker, Meeting.ANSWERED)
+            content = self._content(each.question) if how is Meeting.ANSWERED else None
+            if how is Meeting.ANSWERED and content is None:
+                how = Meeting.SILENT
+            if how is not Meeting.SILENT:
+                inference.meet(Met(each.question, each.asked, now, how, 1, content))
+                continue
+            self._open.append(each)
+            if now - each.asked >= (each.silences + 1) * SECOND:
+                each.silences += 1
+                inference.meet(Met(each.question, each.asked, now, how, 1))
+
+    def _content(self, question: Question) -> Content | None:
+        listed = self.lists.get(question.broker, self.listed)
+        match question.ask:
+            case Ask.PRESENCE:
+                return Presence(None, frozenset(ids(*listed)), None)
+            case Ask.QUORUM:
+                return self.quorum
+            case Ask.PARTITIONS:
+                return {TOPIC: dict(self.sees.get(question.broker, self.partitions))}
+            case Ask.LOG_ENDS:
+                numbers = [number for _, number, _ in question.partitions]
+                return {(TOPIC, n): self.ends[question.broker, n] for n in numbers if (question.broker, n) in self.ends}
+            case Ask.EPOCH_ENDS:
+                asked = [(number, epoch) for _, number, epoch in question.partitions]
+                return {(TOPIC, n): self.epoch_ends[n, epoch] for n, epoch in asked if (n, epoch) in self.epoch_ends}
+
+    # ------------------------------------------------------------------ what was published
+
+    def steps(self, number: int = 0) -> list[PartitionObserved]:
+        """Give the steps of a partition that were published."""
+        return [
+            each
+            for _, each in self.seen
+            if isinstance(each, PartitionObserved) and each.partition == number and each.cause is not None
+        ]
+
+    def of_broker(self, broker: int) -> list[BrokerObserved]:
+        """Give what was published of a broker outside of full reports."""
+        return [
+            each
+            for _, each in self.seen
+            if isinstance(each, BrokerObserved) and each.broker == broker and not each.in_snapshot
+        ]
+
+    def questions(self, ask: Ask, since: float = 0, until: float = 1e9) -> list[tuple[float, Question]]:
+        """Give the questions of a kind that were asked in a time."""
+        return [(at, each) for at, each in self.asked if each.ask is ask and since <= at < until]
+
+
+def of_three(leaders: Iterable[int] = (1, 2, 3)) -> SmallCluster:
+    """Give a cluster of three brokers, each of which leads one partition of all."""
+    return SmallCluster({number: part((1, 2, 3), (1, 2, 3), leader) for number, leader in enumerate(leaders)})
+
+
+def without(view: PartitionView, *gone: int, leader: int | None = None, elr: tuple[int, ...] = ()) -> PartitionView:
+    """Give a partition after brokers have left its ISR; another leader means another epoch."""
+    isr = tuple(broker for broker in view.isr if broker not in gone)
+    led_by = BrokerId(view.leader if leader is None else leader)
+    epoch = (view.leader_epoch or 0) + (led_by != view.leader)
+    return replace_part(view, isr=isr, leader=led_by, leader_epoch=epoch, elr=ids(*elr))
+
+
+def replace_part(view: PartitionView, **fields: object) -> PartitionView:
+    return view._replace(**fields)  # type: ignore[arg-type]
+
+
+def lose(cluster: SmallCluster, second: float, broker: int, successor: int, *, is_fenced: bool = True) -> None:
+    """Plan that the controllers take a broker out of every ISR, in one batch."""
+
+    def act() -> None:
+        for number, view in cluster.partitions.items():
+            leader = successor if view.leader == broker else view.leader
+            cluster.partitions[number] = without(view, broker, leader=leader)
+        if is_fenced:
+            cluster.listed.discard(broker)
+
+    cluster.at(second, act)

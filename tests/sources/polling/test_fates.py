@@ -1,0 +1,182 @@
+"""What polling infers of a broker that left ISRs: each test states what a real cluster does, as it was recorded."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.observations import ControllerObserved
+from streaming.sources.polling.inquiry import Meeting, QuorumLeader
+from streaming.sources.polling.schedule import Intervals
+from tests.sources.polling.small_cluster import SECOND, SmallCluster, lose, of_three, part, without
+
+
+def causes(cluster: SmallCluster, number: int = 0) -> list[Cause | None]:
+    return [each.cause for each in cluster.steps(number)]
+
+
+def test_a_killed_broker_refuses_and_leaves_its_isrs_a_session_later() -> None:
+    cluster = of_three()
+    cluster.meets(12.3, 3, Meeting.REFUSED)
+    lose(cluster, 21.2, 3, successor=1)
+    cluster.play(30)
+    assert causes(cluster) == causes(cluster, 2) == [Cause.FENCED]
+    (step,) = cluster.steps(2)
+    assert step.evidence is Evidence.INFERRED
+    assert "refused connections for at least 8" in (step.because or "")
+    assert [each.fenced for each in cluster.of_broker(3)][:1] == [True]
+    assert not any(each.in_controlled_shutdown for each in cluster.of_broker(3))
+
+
+def test_a_broker_that_gives_up_its_leaders_before_it_closes_was_stopped_cleanly() -> None:
+    cluster = of_three()
+    lose(cluster, 12.3, 3, successor=1, is_fenced=False)
+    cluster.unlisted(13.4, 3)
+    cluster.meets(13.5, 3, Meeting.REFUSED)
+    cluster.play(30)
+    assert causes(cluster) == causes(cluster, 2) == [Cause.CONTROLLED_SHUTDOWN]
+    assert cluster.of_broker(3)[0].in_controlled_shutdown
+    assert cluster.of_broker(3)[-1].fenced
+
+
+def test_a_broker_that_leads_nothing_and_closes_when_it_is_fenced_was_stopped_cleanly() -> None:
+    cluster = of_three(leaders=(1, 2))
+    lose(cluster, 12.3, 3, successor=1)
+    cluster.meets(12.6, 3, Meeting.REFUSED)
+    cluster.play(30)
+    assert causes(cluster) == [Cause.CONTROLLED_SHUTDOWN]
+
+
+def test_a_frozen_broker_is_silent_and_lost_when_its_session_ends() -> None:
+    cluster = of_three()
+    cluster.meets(12.3, 3, Meeting.SILENT)
+    lose(cluster, 21.2, 3, successor=1)
+    cluster.play(30)
+    assert causes(cluster) == [Cause.FENCED]
+    assert "had not answered for at least 8" in (cluster.steps()[0].because or "")
+
+
+def test_a_frozen_broker_that_its_leader_removes_first_lags_until_it_is_fenced() -> None:
+    cluster = of_three()
+    cluster.meets(12.3, 3, Meeting.SILENT)
+    cluster.becomes(16, 0, without(cluster.partitions[0], 3))
+    lose(cluster, 21.3, 3, successor=1)
+    cluster.play(30)
+    assert causes(cluster) == [Cause.LAG]
+    assert causes(cluster, 2) == [Cause.FENCED]
+
+
+def test_a_broker_that_answers_and_is_not_listed_is_cut_off_from_the_controllers() -> None:
+    cluster = of_three()
+    cluster.at(12, lambda: cluster.lists.update({3: {1, 2, 3}}))
+    cluster.at(12, lambda: cluster.sees.update({3: dict(cluster.partitions)}))
+    lose(cluster, 21.2, 3, successor=1)
+    cluster.play(40)
+    assert causes(cluster) == causes(cluster, 2) == [Cause.FENCED], "what it repeats itself is old"
+    assert "the others do not list it" in (cluster.steps()[0].because or "")
+
+
+def test_a_listed_broker_that_answers_was_removed_by_its_leader() -> None:
+    cluster = of_three()
+    cluster.becomes(12, 0, without(cluster.partitions[0], 3))
+    cluster.play(20)
+    assert causes(cluster) == [Cause.LAG]
+    assert not cluster.of_broker(3)
+
+
+def test_a_leader_that_was_silent_just_before_it_removed_followers_stood_still() -> None:
+    cluster = of_three()
+    cluster.intervals = Intervals(lag=10 * SECOND, session=30 * SECOND)
+    cluster.meets(12, 1, Meeting.SILENT)
+    cluster.meets(22.5, 1, Meeting.ANSWERED)
+    cluster.becomes(22.6, 0, without(cluster.partitions[0], 2, 3))
+    cluster.play(30)
+    assert causes(cluster) == [Cause.LEADER_STALL]
+
+
+def test_a_replica_that_is_offline_on_a_listed_broker_was_on_a_failed_disk() -> None:
+    cluster = of_three()
+    cluster.becomes(12, 0, without(cluster.partitions[0], 3)._replace(offline=(3,)))
+    cluster.becomes(12, 2, without(cluster.partitions[2], 3, leader=1)._replace(offline=(3,)))
+    cluster.play(20)
+    assert causes(cluster) == causes(cluster, 2) == [Cause.DIR_FAILURE]
+
+
+def test_a_broker_that_is_killed_and_started_at_once_is_lost_and_back() -> None:
+    """It leaves its ISRs and registers in one batch when its old session has expired, and no record fences it."""
+    cluster = of_three()
+    cluster.meets(12.3, 3, Meeting.REFUSED)
+    lose(cluster, 21.2, 3, successor=1, is_fenced=False)
+    cluster.meets(21.6, 3, Meeting.ANSWERED)
+    cluster.play(30)
+    assert causes(cluster) == [Cause.FENCED]
+    assert [each.fenced for each in cluster.of_broker(3)] == [True, False]
+
+
+def test_a_broker_that_the_controller_fenced_for_a_moment_after_it_stood_still_is_back_at_once() -> None:
+    cluster = of_three()
+    cluster.at(10.1, lambda: setattr(cluster, "quorum", None))
+    before = dict(cluster.partitions)
+    lose(cluster, 25.0, 3, successor=1, is_fenced=False)
+    cluster.at(25.0, lambda: setattr(cluster, "quorum", QuorumLeader(100, 1)))
+    for number in before:
+        back = before[number]._replace(leader=cluster.partitions[number].leader)
+        cluster.at(
+            25.3,
+            lambda n=number, b=back: cluster.partitions.update(
+                {n: b._replace(leader=cluster.partitions[n].leader, leader_epoch=cluster.partitions[n].leader_epoch)}
+            ),
+        )  # type: ignore[misc]
+    cluster.play(35)
+    (stall,) = (each for _, each in cluster.seen if isinstance(each, ControllerObserved) and each.silent_since)
+    assert stall.occurred_not_after - (stall.silent_since or 0) >= 14 * SECOND
+    assert causes(cluster, 0)[:1] == [Cause.FENCED]
+    assert [each.fenced for each in cluster.of_broker(3)] == [True, False]
+
+
+def test_two_brokers_that_left_in_one_step_for_different_reasons_leave_the_cause_open() -> None:
+    cluster = SmallCluster({0: part((1, 2, 3), (1, 2, 3), 1)})
+    cluster.meets(12.3, 3, Meeting.REFUSED)
+    cluster.becomes(21.2, 0, without(cluster.partitions[0], 2, 3))
+    cluster.unlisted(21.2, 3)
+    cluster.play(30)
+    (step,) = cluster.steps()
+    assert (step.cause, step.evidence) == (Cause.FENCED, Evidence.AMBIGUOUS)
+    assert set(step.candidates) == {Cause.FENCED, Cause.LAG}
+
+
+# What a proxy in front hides.
+
+
+@pytest.mark.parametrize("how", [Meeting.SILENT, Meeting.CLOSED, Meeting.WRONG_NODE])
+def test_a_dead_broker_whose_proxy_accepts_connections_is_lost_all_the_same(how: Meeting) -> None:
+    cluster = of_three()
+    cluster.addresses = dict.fromkeys((1, 2, 3), ("gateway", 9092))
+    cluster.meets(12.3, 3, how)
+    lose(cluster, 21.2, 3, successor=1)
+    cluster.play(40)
+    assert causes(cluster) == [Cause.FENCED]
+
+
+def test_connections_that_a_shared_address_refuses_do_not_end_a_broker_that_is_listed() -> None:
+    """A gateway that is restarted refuses for all of them, while a leader removes one follower for lag."""
+    cluster = of_three()
+    cluster.addresses = dict.fromkeys((1, 2, 3), ("gateway", 9092))
+    cluster.meets(12, 3, Meeting.CLOSED)
+    cluster.becomes(16, 0, without(cluster.partitions[0], 3))
+    cluster.play(30)
+    assert causes(cluster) == [Cause.LAG]
+    assert "proxy" in (cluster.steps()[0].because or "")
+
+
+# What cannot be known.
+
+
+def test_a_clean_stop_and_a_crash_look_alike_of_a_broker_that_was_never_asked() -> None:
+    cluster = of_three()
+    cluster.how[3] = Meeting.WRONG_NODE
+    lose(cluster, 12, 3, successor=1)
+    cluster.play(20)
+    (step,) = cluster.steps()
+    assert (step.evidence, step.candidates) == (Evidence.AMBIGUOUS, (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN))
+    assert "look alike here" in (step.because or "")

@@ -1,0 +1,111 @@
+"""Incidents of polled clusters: the same fold and rules as with the log, and the same classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streaming.contracts.identifiers import Micros
+from streaming.sources.polling.inquiry import Meeting
+from streaming.sources.polling.schedule import Intervals
+from tests.judge.play import JobOfPlay
+from tests.sources.polling.small_cluster import SECOND, SmallCluster, lose, of_three, part
+
+
+def rejoin(cluster: SmallCluster, second: float, broker: int) -> None:
+    """Plan that a broker is unfenced, and joins every ISR."""
+
+    def act() -> None:
+        cluster.listed.add(broker)
+        for number, view in cluster.partitions.items():
+            isr = tuple(each for each in view.replicas if each in view.isr or each == broker)
+            cluster.partitions[number] = view._replace(isr=isr)
+
+    cluster.at(second, act)
+
+
+def stop(cluster: SmallCluster, second: float, broker: int, successor: int) -> None:
+    """Plan that a broker is stopped cleanly, and started again 12 seconds later."""
+    lose(cluster, second, broker, successor, is_fenced=False)
+    cluster.unlisted(second + 0.9, broker)
+    cluster.meets(second + 1.0, broker, Meeting.REFUSED)
+    cluster.meets(second + 12, broker, Meeting.ANSWERED)
+    rejoin(cluster, second + 12, broker)
+
+
+def incidents(cluster: SmallCluster, seconds: float) -> list[dict[str, Any]]:
+    cluster.play(seconds)
+    job = JobOfPlay()
+    for second in range(0, round(seconds) + 5, 5):
+        seen = [each for at, each in cluster.seen if second - 5 <= at < second]
+        job.batch(Micros((100 + second) * SECOND), seen)
+    return job.incidents_of_their_own()
+
+
+def suspects(incident: dict[str, Any]) -> list[int]:
+    return [each["broker"] for each in incident["suspects"]]
+
+
+def test_a_killed_broker_is_a_broker_loss_and_the_incident_says_from_what_that_is_inferred() -> None:
+    cluster = of_three()
+    cluster.meets(12.3, 3, Meeting.REFUSED)
+    lose(cluster, 21.2, 3, successor=1)
+    (incident,) = incidents(cluster, 40)
+    assert (incident["incident_class"], suspects(incident)) == ("broker_loss", [3])
+    assert "(inferred from polls: broker 3 had refused connections for at least" in incident["summary"]
+
+
+def test_a_clean_stop_is_planned_and_two_in_turn_are_a_rolling_restart() -> None:
+    cluster = of_three()
+    stop(cluster, 12.3, 3, successor=1)
+    stop(cluster, 42.3, 2, successor=1)
+    (incident,) = incidents(cluster, 80)
+    assert incident["incident_class"] == "rolling_restart"
+    assert incident["severity"] == "info"
+
+
+def test_one_clean_stop_is_a_controlled_shutdown() -> None:
+    cluster = of_three()
+    stop(cluster, 12.3, 3, successor=1)
+    (incident,) = incidents(cluster, 50)
+    assert (incident["incident_class"], suspects(incident)) == ("controlled_shutdown", [3])
+
+
+def test_a_clean_stop_that_leaves_no_leader_is_never_planned() -> None:
+    cluster = SmallCluster({0: part((3,), (3,), 3), 1: part((1, 2, 3), (1, 2, 3), 1)})
+    lose(cluster, 12.3, 3, successor=-1, is_fenced=False)
+    cluster.at(12.35, lambda: cluster.partitions.update({0: part((3,), (3,), -1, 1)}))
+    cluster.unlisted(13.2, 3)
+    cluster.meets(13.3, 3, Meeting.REFUSED)
+    (incident,) = incidents(cluster, 50)
+    assert incident["incident_class"] == "unsafe_shutdown"
+
+
+def test_a_broker_that_is_killed_and_back_before_it_was_fenced_recovers() -> None:
+    cluster = of_three()
+    cluster.meets(12.3, 3, Meeting.REFUSED)
+    lose(cluster, 21.2, 3, successor=1, is_fenced=False)
+    cluster.meets(21.6, 3, Meeting.ANSWERED)
+    rejoin(cluster, 23, 3)
+    (incident,) = incidents(cluster, 60)
+    assert incident["incident_class"] == "broker_loss"
+    assert incident["recovered_at"] is not None
+
+
+def test_where_a_stop_and_a_crash_look_alike_the_incident_says_so_and_is_harmful() -> None:
+    cluster = of_three()
+    cluster.how[3] = Meeting.WRONG_NODE
+    lose(cluster, 12, 3, successor=1)
+    (incident,) = incidents(cluster, 40)
+    assert incident["incident_class"] == "broker_loss"
+    assert "broker 3 was lost, or stopped cleanly: a clean stop and a crash look alike here" in incident["summary"]
+
+
+def test_a_leader_that_stood_still_is_to_blame_for_the_followers_it_removed() -> None:
+    cluster = of_three()
+    cluster.intervals = Intervals(lag=10 * SECOND, session=30 * SECOND)
+    cluster.meets(12, 2, Meeting.SILENT)
+    cluster.meets(22.5, 2, Meeting.ANSWERED)
+    cluster.becomes(22.6, 1, part((1, 2, 3), (2,), 2))
+    cluster.becomes(22.9, 1, part((1, 2, 3), (1, 2, 3), 2))
+    (incident,) = incidents(cluster, 60)
+    assert (incident["incident_class"], suspects(incident)) == ("leader_stall", [2])
