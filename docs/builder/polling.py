@@ -95,6 +95,7 @@ class Judged(NamedTuple):
 _BEGIN, _END = "<!-- comparison: rendered by `make generated` -->", "<!-- end of the comparison -->"
 _ROW: Final = re.compile(r"^\|(.+)\|$", re.MULTILINE)
 _INTERVAL: Final = re.compile(r" \([\d.]+ to [\d.]+\)")
+_OF_POLLS: Final = Path("docs", "judge_polled.md")
 _POLLED_SECTION: Final = "### Polled clusters"
 NOT_JUDGED: Final = "not judged"
 _JUDGED: Final = (
@@ -128,13 +129,15 @@ def with_comparison(root: Path = ROOT) -> str:
     text = (root / "README.md").read_text(encoding="utf-8")
     begin, end = text.index(_BEGIN) + len(_BEGIN), text.index(_END)
     rows = [*_PLAIN, *_judged(root)]
-    return "\n".join([text[:begin], "", *table(("", "metadata log", "polling"), rows), "", text[end:]])
+    polled = ", [of polls](docs/judge_polled.md)" if (root / _OF_POLLS).is_file() else ""
+    judged = f"Judged are random faults of simulated clusters: [how right it is](docs/judge.md){polled}."
+    return "\n".join([text[:begin], "", *table(("", "metadata log", "polling"), rows), "", judged, "", text[end:]])
 
 
 def _judged(root: Path) -> Iterator[tuple[str, str, str]]:
     page = (root / "docs" / "judge.md").read_text(encoding="utf-8")
     of_log, _, of_polls = page.partition(_POLLED_SECTION)
-    own = root / "docs" / "judge_polled.md"
+    own = root / _OF_POLLS
     of_polls = own.read_text(encoding="utf-8") if own.is_file() else of_polls
     for each in _JUDGED:
         yield f"{each.what}, judged", figure(of_log, each.logged, column=each.column), figure(of_polls, *each.polled)

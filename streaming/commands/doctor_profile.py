@@ -23,6 +23,7 @@ from streaming.sources.permissions import (
     DESCRIBE_TOPIC_CONFIGS,
     DESCRIBE_TOPICS,
     PermissionDenied,
+    grantee_of,
 )
 from streaming.sources.polling.reassignments import listed
 from streaming.sources.protocol.addresses import Address
@@ -36,9 +37,11 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerId
     from streaming.settings import Settings
-    from streaming.sources.permissions import Permission
+    from streaming.sources.evidence import Loss
+    from streaming.sources.permissions import Grantee, Permission
     from streaming.sources.polling.broker import Answer
     from streaming.sources.protocol.connection import Connection, Dial
+    from streaming.sources.services import Service
 
 _AT_ONCE: Final = 16
 _DENIED: Final = frozenset({29, 31})  # of a topic, of the cluster
@@ -76,10 +79,21 @@ def profile(settings: Settings) -> Iterator[tuple[Status, str]]:
             "no broker responds at the address that it advertises, so what polling can learn is unknown",
         )
         return
-    lost = [str(each) for each in losses(_missing(dial, answer, no_topic), versions)]
+    grantee = grantee_of(cluster.bootstrap_servers, cluster.client)
+    lost = [_with_fix(each, service, grantee) for each in losses(_missing(dial, answer, no_topic), versions)]
     yield from ((Status.WARNING, sentence) for sentence in lost)
     count = len(POLLED_EVIDENCE) - len(lost)
     yield Status.OK, f"of what polling can learn, {numbered(count, 'thing')} of {len(POLLED_EVIDENCE)} can be asked for"
+
+
+def _with_fix(loss: Loss, service: Service | None, grantee: Grantee) -> str:
+    """Say what is lost, and how a permission that is missing is granted: as the service writes it, or by a command."""
+    if loss.missing is None:
+        return str(loss)
+    if service is None:
+        return f"{loss}; grant it by: {grantee.command(loss.missing)}"
+    granted = service.grants.get(loss.missing)
+    return f"{loss}; {f'grant {granted}' if granted else 'none is documented that gives it'}: see {service.document}"
 
 
 def _shared_addresses(brokers: Mapping[BrokerId, tuple[str, int]]) -> Iterator[str]:

@@ -11,9 +11,10 @@ import pytest
 from streaming.commands import doctor_log
 from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_machine import Status
+from streaming.commands.doctor_profile import _with_fix
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.evidence import FENCED_BROKERS, IDENTITY, LOG_ENDS, POLLED_EVIDENCE, QUORUM, TIMES, losses
-from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPICS, PERMISSIONS
+from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPICS, PERMISSIONS, Grantee
 from streaming.sources.services import AIVEN, CONFLUENT_CLOUD, MSK, SERVICES, STRIMZI, service_of
 from tests.plugins.fake_kafka import FakeKafka
 
@@ -119,6 +120,30 @@ def test_without_the_configurations_of_brokers_the_times_are_lost(fake_kafka: Ca
     cluster.denies_broker_configs = True
     added = {sentence for _, sentence in profile_of(cluster, primary_source="poll")[:-1]} - {each for _, each in before}
     assert [sentence for sentence in added if sentence.startswith(f"polling lacks {TIMES.name}")] != []
+
+
+def test_a_loss_ends_with_the_fix_as_the_service_writes_it_or_as_a_command() -> None:
+    (times,) = losses({DESCRIBE_BROKER_CONFIGS}, [NEWEST])
+    grantee = Grantee(servers="b:9092", principal="User:me", has_login=False)
+    services = (MSK, CONFLUENT_CLOUD, None)
+    assert [_with_fix(times, service, grantee).removeprefix(f"{times}; ") for service in services] == [
+        "grant kafka-cluster:DescribeClusterDynamicConfiguration: see docs/msk.md",
+        "none is documented that gives it: see docs/confluent-cloud.md",
+        f"grant it by: {grantee.command(DESCRIBE_BROKER_CONFIGS)}",
+    ]
+    (old, *_) = losses((), [OF_3_6])
+    assert _with_fix(old, None, grantee) == str(old)
+
+
+def test_the_command_for_the_listeners_of_brokers_is_for_the_user_and_the_addresses_of_the_configuration(
+    fake_kafka: Callable[[int], FakeKafka],
+) -> None:
+    cluster = fake_kafka(1)
+    cluster.denies_broker_configs = True
+    settings = Settings(cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers))
+    (unseen,) = (sentence for _, sentence in CHECKS["listeners"](settings) if sentence.startswith("unseen"))
+    grantee = Grantee(servers=cluster.bootstrap_servers, principal="User:ANONYMOUS", has_login=False)
+    assert unseen.endswith(grantee.command(DESCRIBE_BROKER_CONFIGS))
 
 
 def test_brokers_that_share_an_address_are_named_with_what_cannot_be_known_then(

@@ -404,6 +404,7 @@ def test_the_doctor_says_what_is_lost_with_the_permissions_that_a_service_grants
     settings = replace(settings, collect=CollectSettings())
     lost = [
         f"polling lacks {each.name} ({each.request}) without {each.needs.operation} on {each.needs.on}: {each.without}"
+        f"; grant it by: {grantee_of(settings.cluster.bootstrap_servers, READER).command(each.needs)}"
         for each in POLLED_EVIDENCE
         if each.needs is not None and each.needs not in service.grants
     ]

@@ -17,7 +17,7 @@ from streaming.commands.doctor_cluster import poll_once
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import Observation, SourceKind
-from streaming.settings import ClusterSettings
+from streaming.settings import ClusterSettings, Settings
 from streaming.sources.collector.metrics import CollectorMetrics
 from streaming.sources.polling.source import AdminSource
 from streaming.sources.samples.directories import DirectoriesKind
@@ -139,7 +139,8 @@ def test_samples_that_are_missing_are_said_once_with_the_name_of_the_listener(cl
 
 
 def test_doctor_says_that_it_runs_and_cannot_be_seen(cluster: FakeKafka) -> None:
-    settings = ClusterSettings(name="test", bootstrap_servers=f"127.0.0.1:{cluster.ports[1]}")
+    servers = f"127.0.0.1:{cluster.ports[1]}"
+    settings = Settings(cluster=ClusterSettings(name="test", bootstrap_servers=servers))
     sentences = [sentence for _, sentence in poll_once(settings)]
     assert [each for each in sentences if "broker 3" in each] == [
         each for each in sentences if each.startswith("broker 3 has no listener MONITOR, by which isrwatch asks")

@@ -17,7 +17,7 @@ from streaming.commands.doctor_cluster import poll_once
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SourceKind
-from streaming.settings import ClusterSettings
+from streaming.settings import ClusterSettings, Settings
 from streaming.sources.polling.source import AdminSource
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
@@ -83,7 +83,8 @@ def test_what_a_listener_hides_is_neither_offline_nor_dead_until_it_is() -> None
                 "orders-0": (1, False), "orders-1": (2, False), "orders-2": (3, False), "orders-3": (3, False),
                 "only3-0": (3, False),
             }  # fmt: skip
-            said = [sentence for _, sentence in poll_once(ClusterSettings(name="t", bootstrap_servers=servers))]
+            settings = Settings(cluster=ClusterSettings(name="t", bootstrap_servers=servers))
+            said = [sentence for _, sentence in poll_once(settings)]
             about_it = [each[:32] for each in said if "broker 3" in each]
             assert about_it == ["broker 3 has no listener MONITOR"]
             assert not [event for event in polled.events if event[0] == EventKind.OFFLINE]

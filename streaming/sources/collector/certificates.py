@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.contracts.records import EndPoint
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log.opening import bootstrap_of
-from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, PermissionDenied
+from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, PermissionDenied, addressed, grantee_of
 from streaming.sources.protocol.addresses import Address, parse_address
 from streaming.sources.protocol.config_messages import Resource, describe_configs
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, dialer
@@ -139,6 +139,7 @@ def configured(settings: Settings, peers: Peers | None = None, silent: Collectio
         brokers = bootstrap.brokers()
     except (ConfigurationError, ConnectionRefused):
         return Configured({}, {})
+    grantee = grantee_of(settings.cluster.bootstrap_servers, settings.cluster.client)
     unknown = {node: f"{address} does not respond" for node, address in brokers.items() if address in silent}
     end_points, of_controllers = dict[tuple[str, int], tuple[EndPoint, ...]](), ""
 
@@ -146,7 +147,7 @@ def configured(settings: Settings, peers: Peers | None = None, silent: Collectio
         try:
             return node, _of_broker(dial, node, address)
         except ConnectionRefused as refusal:
-            return node, str(refusal)
+            return node, str(addressed(refusal, grantee))
 
     asked = [(node, address) for node, address in brokers.items() if node not in unknown]
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="listeners of brokers") as threads:
