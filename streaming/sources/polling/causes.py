@@ -39,6 +39,10 @@ class Causes:
     def __init__(self, intervals: Intervals, listeners: Listeners, fates: Fates, ends: SeenLogEnds) -> None:
         self._intervals, self._listeners, self._fates, self._ends = intervals, listeners, fates, ends
 
+    def use(self, intervals: Intervals) -> None:
+        """Use other times of the cluster."""
+        self._intervals = intervals
+
     def is_clear(self, step: Step, now: Micros) -> bool:
         """Return whether nothing that may still be met would change the cause of a step."""
         if is_from_outside(step) and self._ends.shown(step) is not None and self._ends.epoch_end(step) is None:

@@ -121,6 +121,10 @@ class Fates:
         self.stopped: set[BrokerId] = set()
         self.stalled_until: Micros | None = None
 
+    def use(self, intervals: Intervals) -> None:
+        """Use other times of the cluster."""
+        self._intervals = intervals
+
     def note(self, steps: Iterable[Step]) -> None:
         """Take steps for circumstances of each other."""
         self._steps.extend(steps)
@@ -136,6 +140,8 @@ class Fates:
         if listener is None or listener.answered is None:
             is_gone = self._listeners.is_listed(broker) is False
             because = f"broker {broker} is not listed, and was never asked: {ALIKE}"
+            if not is_gone and not leaving.is_late:
+                return None
             return Conclusion(Fate.GONE, because) if is_gone else Conclusion(Fate.RUNS, "")
         absence = listener.absence_within(since, until) or (listener.absences[-1] if listener.is_absent else None)
         if absence is None:

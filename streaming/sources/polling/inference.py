@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 _BLIND: Final = Micros(60_000_000)
 """Views that are further apart are not merely slow: changes may have been missed."""
+_LATE: Final = Micros(10_000_000)
+"""Longer than a broker takes to read the metadata after its start."""
 
 
 class _Answered(NamedTuple):
@@ -107,6 +109,7 @@ class Inference:
         self._reported_stopped: set[BrokerId] = set()
         self._away: set[BrokerId] = set()
         self._pending: dict[tuple[str, int], tuple[PartitionView, int]] = {}
+        self._replaced: dict[tuple[str, int], tuple[PartitionView, Micros]] = {}
         self._quorum_asked: Micros | None = None
         self._view: ClusterView | None = None
         self._viewed = _Answered(Micros(0), Micros(0), -1)
@@ -207,6 +210,7 @@ class Inference:
         report.deleted = () if last is None else tuple(deleted_topics(last, view))
         self._reports.append(report)
         self._view, self._viewed, self._answered = after, answered, {}
+        self._replaced = {key: each for key, each in self._replaced.items() if ended - each[1] < _LATE}
         self._noted(steps, ended)
 
     def _with_newer(self, before: ClusterView, view: ClusterView, asked: Micros) -> ClusterView:
@@ -260,13 +264,16 @@ class Inference:
         """Return whether an answer may be from before what is known: brokers follow the metadata at their own pace.
 
         One that is cut off from the controllers repeats what it saw last. So if an ISR grew, or a leader is there
-        again, another broker has to agree, unless what is known is of the same one.
+        again, another broker has to agree, unless what is known is of the same one. So it has to if an ISR is again
+        what it was just before: one that was started again may not have read yet that it is in sync.
         """
         last = self._answered.get(key, self._viewed)
         if old.leader_epoch is not None and new.leader_epoch is not None and new.leader_epoch != old.leader_epoch:
             return new.leader_epoch < old.leader_epoch
         is_grown = not set(new.isr) <= set(old.isr) or (old.leader == NO_LEADER != new.leader)
-        if answered.by == last.by or not is_grown:
+        was, until = self._replaced.get(key, (None, Micros(0)))
+        is_back = was == new and answered.asked - until < _LATE
+        if answered.by == last.by or not (is_grown or is_back):
             return answered.asked < last.asked
         agreed, self._pending[key] = self._pending.get(key), (new, answered.by)
         return answered.asked < last.ended or agreed is None or agreed[0] != new or agreed[1] == answered.by
@@ -288,6 +295,7 @@ class Inference:
     def _noted(self, steps: tuple[Step, ...], ended: Micros) -> None:
         """Note steps as circumstances of each other, and ask more often while there are some."""
         self._fates.note(steps)
+        self._replaced |= {(step.topic, step.number): (step.before, ended) for step in steps if step.before is not None}
         for step in steps:
             if is_from_outside(step) and step.before is not None and step.before.leader_epoch is not None:
                 key = step.topic, step.number, step.before.leader_epoch
@@ -432,6 +440,13 @@ class Inference:
     def expire(self) -> None:
         """Send a full report with the next view."""
         self._full_due = Micros(0)
+
+    def use_times(self, *, session: Micros | None = None, lag: Micros | None = None) -> None:
+        """Use the configured times of the cluster, as far as they are known."""
+        before = self.intervals
+        self.intervals = before._replace(session=session or before.session, lag=lag or before.lag)
+        self._fates.use(self.intervals)
+        self._causes.use(self.intervals)
 
     def miss_changes(self) -> None:
         """Note that changes may have been missed since the last view, which the next full report says."""
