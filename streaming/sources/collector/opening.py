@@ -100,9 +100,8 @@ def open_sources(
     admin = _admin(settings, bus, report, peers, log)
     watch = ListenerWatch(settings, peers, report=report, end_points=end_points, cluster_id=lambda: admin.cluster_id)
     metrics = _broker_metrics(settings, admin, append_times)
-    if log is None:
-        return [admin, watch, *metrics]
-    return [log, admin, open_voters(settings, peers), watch, *metrics]
+    rest = [admin, open_voters(settings, peers), watch, *metrics]
+    return rest if log is None else [log, *rest]
 
 
 def open_log(

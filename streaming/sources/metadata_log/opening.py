@@ -179,7 +179,7 @@ class VotersSource:
 
 
 def open_voters(settings: Settings, peers: Peers | None = None) -> VotersSource:
-    """Create the source for a configuration with which the metadata log can be read."""
+    """Create the source for a configuration; brokers answer it, so the metadata log need not be readable."""
     return VotersSource(
         bootstrap_of(settings, peers), cluster=settings.cluster.name, name=f"quorum:{settings.collect.collector_name}"
     )

@@ -110,7 +110,6 @@ class Inference:
         self._away: set[BrokerId] = set()
         self._pending: dict[tuple[str, int], tuple[PartitionView, int]] = {}
         self._replaced: dict[tuple[str, int], tuple[PartitionView, Micros]] = {}
-        self._quorum_asked: Micros | None = None
         self._view: ClusterView | None = None
         self._viewed = _Answered(Micros(0), Micros(0), -1)
         self._answered: dict[tuple[str, int], _Answered] = {}
@@ -125,10 +124,7 @@ class Inference:
 
     def questions(self, now: Micros) -> list[Question]:
         """Return the questions that are due, each of which is taken for asked."""
-        due = [] if self._view is None else self._schedule.questions(now, self._view)
-        if self._quorum_asked is None and any(each.ask is Ask.QUORUM for each in due):
-            self._quorum_asked = now
-        return due
+        return [] if self._view is None else self._schedule.questions(now, self._view)
 
     @property
     def next_at(self) -> Micros:
@@ -165,11 +161,12 @@ class Inference:
             self._ends.note_epoch_ends(met.question, met.content)  # type: ignore[arg-type]
 
     def _lead(self, met: Met, leader: QuorumLeader) -> None:
-        before, answered = self._quorum, self._quorum_answered
+        before = self._quorum
         if leader.leader < 0 or (before is not None and leader.epoch < before.epoch):
             return
-        waited = 0 if self._quorum_asked is None else met.ended - self._quorum_asked
-        self._quorum_answered, self._quorum_asked = met.ended, None
+        answered, self._quorum_answered = self._quorum_answered, met.ended
+        has_hung = self._listeners.listener(met.question.broker).absence_within(met.asked, met.ended) is not None
+        waited = 0 if has_hung else met.ended - max(met.asked, answered or 0)  # who hung says nothing of its controller
         if waited > self.intervals.hot or leader != before:
             self._schedule.hasten(met.ended)
         if leader == before and answered is not None and waited > self.intervals.session // 2:

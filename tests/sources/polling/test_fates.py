@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import ControllerObserved
 from streaming.sources.polling.inquiry import Meeting, QuorumLeader
 from streaming.sources.polling.schedule import Intervals
@@ -124,6 +125,20 @@ def test_a_broker_that_the_controller_fenced_for_a_moment_after_it_stood_still_i
     assert stall.occurred_not_after - (stall.silent_since or 0) >= 14 * SECOND
     assert causes(cluster, 0)[:1] == [Cause.FENCED]
     assert [each.fenced for each in cluster.of_broker(3)] == [True, False]
+
+
+@pytest.mark.parametrize("second", [11, 11.4, 11.9, 12.4, 12.9])
+@pytest.mark.parametrize("broker", [1, 2, 3])
+def test_a_broker_that_hangs_says_nothing_about_its_controller(broker: int, second: float) -> None:
+    """The quorum is asked for through one of them, perhaps just when it hangs, and then through another one."""
+    cluster = of_three()
+    cluster.intervals = Intervals(session=Micros(6 * SECOND))
+    cluster.meets(second, broker, Meeting.SILENT)
+    lose(cluster, second + 6.5, broker, successor=1 if broker > 1 else 2)
+    cluster.meets(36, broker, Meeting.ANSWERED)
+    cluster.relisted(36.2, broker)
+    cluster.play(60)
+    assert not [each for each in cluster.seen if isinstance(each[1], ControllerObserved) and each[1].silent_since]
 
 
 def test_two_brokers_that_left_in_one_step_for_different_reasons_leave_the_cause_open() -> None:
