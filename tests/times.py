@@ -41,7 +41,7 @@ CAPS: Final = {
     ("commands",): 90,
     ("changes",): 70,
     ("web", "runtime", "bus"): 70,
-    ("model", "conformance"): 60,
+    ("model", "conformance", "listeners"): 60,
     ("contracts", "deploy", "docs", "drill", "mutants", "plugins", "long", "house"): 60,
     ("sandbox",): 45,
     ("judge", "fuzz"): 40,

@@ -25,6 +25,7 @@ from streaming.runtime.jars import JMX_AGENT, jar_paths
 from streaming.runtime.java import find_java
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
 _ZOOKEEPER: Final = 0  # no broker has this id
@@ -36,11 +37,15 @@ class Sandbox:
     """A cluster on 127.0.0.1.
 
     Without a ``root`` its folder is temporary and deleted at the end. As a context manager it starts the cluster, waits
-    until it is ready, and leaves no process behind, even when this process is killed.
+    until it is ready, and leaves no process behind, even when this process is killed. ``launcher`` returns the command
+    in front of a node's own: how it gets into a network of its own.
     """
 
-    def __init__(self, plan: Plan, root: Path | None = None) -> None:
+    def __init__(
+        self, plan: Plan, root: Path | None = None, launcher: Callable[[int], Sequence[str]] | None = None
+    ) -> None:
         self.plan = plan
+        self._launcher = launcher or (lambda _: ())
         self.root = root.absolute() if root else Path(tempfile.mkdtemp(prefix="isrwatch-sandbox-"))
         self._temporary = root is None
         self._watchdog: Watchdog | None = None
@@ -48,7 +53,8 @@ class Sandbox:
         self._archive: Path | None = None
         self._draft = self.root / "classes.jsa"
         self._nodes = {
-            node: Node(node, self.root / f"node-{node}", ports.client) for node, ports in plan.ports().items()
+            node: Node(node, self.root / f"node-{node}", ports.client, host=ports.host)
+            for node, ports in plan.ports().items()
         }
         if plan.zookeeper is not None:  # started first
             main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -73,12 +79,12 @@ class Sandbox:
     @property
     def bootstrap_servers(self) -> str:
         """The bootstrap servers for clients."""
-        return ",".join(f"{HOST}:{ports.client}" for ports in self.plan.brokers.values())
+        return ",".join(f"{ports.host}:{ports.client}" for ports in self.plan.brokers.values())
 
     @property
     def controller_addresses(self) -> dict[str, str]:
         """The listener of each controller, as ``[cluster.controllers.addresses]`` of isrwatch."""
-        return {str(node): f"{HOST}:{ports.client}" for node, ports in self.plan.controllers.items()}
+        return {str(node): f"{ports.host}:{ports.client}" for node, ports in self.plan.controllers.items()}
 
     @property
     def proxy(self) -> ReplicationProxy:
@@ -159,6 +165,10 @@ class Sandbox:
         """Send SIGSTOP and wait until the process hangs; its connections stay open."""
         self._node(node).signal(signal.SIGSTOP)
         self._node(node).wait_stopped()
+
+    def send(self, node: int, number: signal.Signals) -> None:
+        """Send any signal, and wait for nothing."""
+        self._node(node).signal(number)
 
     def resume(self, node: int) -> None:
         """Send SIGCONT: the process continues."""
@@ -250,7 +260,7 @@ class Sandbox:
         if ports and self.plan.jmx_config:
             (agent,) = jar_paths(JMX_AGENT)
             command[1:1] = [f"-javaagent:{agent}={HOST}:{ports.metrics}:{self.plan.jmx_config}"]
-        self._node(node).start(command)
+        self._node(node).start([*self._launcher(node), *command])
 
     def _wait_ready(self, node: int) -> None:
         wait_until(self._node(node).listening, f"node {node} to accept connections, see {self._node(node).log}")

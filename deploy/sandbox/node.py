@@ -29,11 +29,12 @@ _LOGGING: Final = (
 class Node:
     """A broker, a controller or a ZooKeeper, in its folder: server.properties, data, server.log, pid."""
 
-    def __init__(self, node_id: int, folder: Path, port: int, *, main: str = "kafka.Kafka") -> None:
+    def __init__(self, node_id: int, folder: Path, port: int, *, main: str = "kafka.Kafka", host: str = HOST) -> None:
         self.node_id = node_id
         self.main = main
         self.folder = folder
         self.port = port
+        self.host = host
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -99,7 +100,7 @@ class Node:
             RuntimeError: its process has ended; the message contains the end of its log.
         """
         try:
-            socket.create_connection((HOST, self.port), 1).close()
+            socket.create_connection((self.host, self.port), 1).close()
         except OSError:
             if self.pid is None:
                 raise RuntimeError(f"node {self.node_id} has ended, see {self.log}:\n{self.log_tail()}") from None

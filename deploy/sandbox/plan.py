@@ -93,12 +93,14 @@ def plan_cluster(  # noqa: PLR0913 - all are keywords
     combined: bool = False,
     version: str = DEFAULT,
     zookeeper: bool = False,
+    hosts: Mapping[int, str] | None = None,
 ) -> Plan:
     """Plan a new cluster: brokers 1, 2, ..., controllers 101, 102, ..., free ports.
 
     ``jmx_config`` adds the Prometheus JMX exporter to every broker, ``proxy`` a proxy between the brokers. With
     ``combined`` the controllers are no nodes of their own: the first brokers are controllers, too. With ``zookeeper``,
-    until 3.9, there is one ZooKeeper instead of controllers.
+    until 3.9, there is one ZooKeeper instead of controllers. ``hosts`` are addresses of nodes; by default all have the
+    same one.
 
     Raises:
         ConfigurationError: there is no such version, or not in this way.
@@ -110,11 +112,12 @@ def plan_cluster(  # noqa: PLR0913 - all are keywords
     if not zookeeper and version in ONLY_ZOOKEEPER:
         raise ConfigurationError(f"Kafka {version} needs a ZooKeeper: add --zookeeper")
     free = _free_ports(brokers * _PORTS_OF_A_BROKER + controllers + 1)
-    first = 1 if combined else FIRST_CONTROLLER
+    first, at = 1 if combined else FIRST_CONTROLLER, hosts or {}
+    numbers = range(first, first + (0 if zookeeper else controllers))
     return Plan(
         cluster_id=random_id(),
-        brokers={number: _ports(free, proxied=proxy) for number in range(1, brokers + 1)},
-        controllers={first + number: Ports(client=next(free)) for number in range(0 if zookeeper else controllers)},
+        brokers={number: _ports(free, proxied=proxy, host=at.get(number, HOST)) for number in range(1, brokers + 1)},
+        controllers={number: Ports(client=next(free), host=at.get(number, HOST)) for number in numbers},
         version=version,
         zookeeper=next(free) if zookeeper else None,
         properties=dict(properties or {}),
@@ -157,13 +160,14 @@ def random_id() -> str:
     return text
 
 
-def _ports(free: Iterator[int], *, proxied: bool) -> Ports:
+def _ports(free: Iterator[int], *, proxied: bool, host: str) -> Ports:
     replication = next(free)
     return Ports(
         client=next(free),
         replication=replication,
         advertised_replication=next(free) if proxied else replication,
         metrics=next(free),
+        host=host,
     )
 
 

@@ -45,6 +45,7 @@ class Ports:
     replication: int = 0
     advertised_replication: int = 0
     metrics: int = 0
+    host: str = HOST
 
 
 def node_properties(
@@ -72,7 +73,7 @@ def node_properties(
         # By default it is the time-out of sessions, which a test shortens; a ZooKeeper on a busy machine starts slower.
         own["zookeeper.connection.timeout.ms"] = "60000"
         return common | _broker(brokers[node_id]) | own
-    voters = ",".join(f"{node}@{HOST}:{ports.client}" for node, ports in controllers.items())
+    voters = ",".join(f"{node}@{ports.host}:{ports.client}" for node, ports in controllers.items())
     common |= {"controller.quorum.voters": voters, "controller.listener.names": "CONTROLLER"}
     roles = []
     if node_id in brokers:
@@ -85,15 +86,16 @@ def node_properties(
 
 
 def _broker(ports: Ports) -> dict[str, str]:
+    at = ports.host
     return {
-        "listeners": f"CLIENT://{HOST}:{ports.client},REPLICATION://{HOST}:{ports.replication}",
-        "advertised.listeners": f"CLIENT://{HOST}:{ports.client},REPLICATION://{HOST}:{ports.advertised_replication}",
+        "listeners": f"CLIENT://{at}:{ports.client},REPLICATION://{at}:{ports.replication}",
+        "advertised.listeners": f"CLIENT://{at}:{ports.client},REPLICATION://{at}:{ports.advertised_replication}",
     }
 
 
 def _controller(ports: Ports) -> dict[str, str]:
     # A controller-only node has no REPLICATION listener, and refuses a configuration with one.
-    return {"process.roles": "controller", "listeners": f"CONTROLLER://{HOST}:{ports.client}"}
+    return {"process.roles": "controller", "listeners": f"CONTROLLER://{ports.host}:{ports.client}"}
 
 
 def zookeeper_properties(port: int, data: object) -> dict[str, str]:

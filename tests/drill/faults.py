@@ -31,13 +31,17 @@ class Fault(NamedTuple):
     allowed: frozenset[IncidentClass] = frozenset()
     cluster: DrillCluster = SHORT
 
+    def meant(self, chosen: int | None) -> list[Told]:
+        """Return what has to be told, with the broker that was chosen."""
+        return [
+            (kind, frozenset(chosen if chosen is not None and broker == CHOSEN else broker for broker in brokers))
+            for kind, brokers in self.expected
+        ]
+
     def wrong(self, rows: list[dict[str, Any]], chosen: int | None = None) -> str:
         """Return what is wrong with the incidents that were told; empty when nothing is."""
         told = [(IncidentClass(row["incident_class"]), suspects(row)) for row in rows]
-        missing = [
-            (kind, frozenset(chosen if broker == CHOSEN else broker for broker in brokers))
-            for kind, brokers in self.expected
-        ]
+        missing = self.meant(chosen)
         to_blame = frozenset().union(*(brokers for _, brokers in missing))
         for kind, brokers in told:
             match = next((each for each in missing if each[0] is kind and each[1] in (brokers, frozenset())), None)

@@ -60,9 +60,11 @@ class DrillStage:
         directory: empty; everything lies in it.
         cluster: how the cluster is set up.
         version: of Kafka.
+        polled: the metadata log is not read.
     """
 
-    def __init__(self, directory: Path, cluster: DrillCluster, version: str = DEFAULT) -> None:
+    def __init__(self, directory: Path, cluster: DrillCluster, version: str = DEFAULT, *, polled: bool = False) -> None:
+        self._primary = "poll" if polled else "auto"
         self.gap_seconds = cluster.gap_seconds
         timeouts = dict(cluster.timeouts)
         self.lag_seconds = int(timeouts["replica.lag.time.max.ms"]) / 1000
@@ -97,7 +99,7 @@ class DrillStage:
         config = self.pipeline.directory / "isrwatch.toml"
         config.write_text(
             f'[cluster]\nname = "drill"\nbootstrap_servers = "{self.sandbox.bootstrap_servers}"\n'
-            '[collect]\noffsets_interval = "5s"\nheartbeat_interval = "1s"\n'
+            f'[collect]\nprimary_source = "{self._primary}"\noffsets_interval = "5s"\nheartbeat_interval = "1s"\n'
             f'[job]\nincident_gap = "{duration_text(self.gap_seconds)}"\n'
             f'incident_rolling_gap = "{duration_text(3 * self.gap_seconds)}"\n'
         )
@@ -154,11 +156,17 @@ class DrillStage:
         time.sleep(3 * self.gap_seconds + 3)
 
     def incidents(self, began: int, ended: int) -> list[dict[str, Any]]:
-        """Return the incidents that were opened between two times, in microseconds, and were not merged into others."""
+        """Return the incidents of what happened between two times, in microseconds, that were not merged into others.
+
+        The one before is closed by then. It counts when its newest change was: of a poll the first one may have been
+        as early as the poll before.
+        """
         return [
             row
             for row in self.pipeline.rows("incidents")
-            if row["merged_into"] is None and began <= row["opened_at"].timestamp() * 1e6 <= ended
+            if row["merged_into"] is None
+            and began <= row["updated_at"].timestamp() * 1e6
+            and row["opened_at"].timestamp() * 1e6 <= ended
         ]
 
     def controller(self) -> int:

@@ -62,6 +62,11 @@ PARTS: Final = {
         resumes=True,
     ),
     "drill": Part("ten faults of a real Kafka: each is reported as what it was", "tests.drill", says=r"\d+ faults.*"),
+    "drill-polled": Part(
+        "the same faults by polling alone: each is reported as what it was, and how soon",
+        "tests.drill --polled --version 4.4",
+        says=r"\d+ faults.*",
+    ),
     "judge": Part("2,000 random faults: what is reported of them against the model", JUDGE, says=PLAYS, resumes=True),
     "judge-alerts": Part(
         "500 random faults, and what woke operators in vain: who is woken, by Prometheus and by vmalert",

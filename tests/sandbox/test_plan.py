@@ -64,3 +64,12 @@ def test_a_combined_node_is_a_broker_and_a_voter(tmp_path: Path) -> None:
 def test_a_version_that_does_not_exist_in_this_way_is_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(sentence)):
         plan_cluster(**settings)
+
+
+def test_nodes_may_have_addresses_of_their_own() -> None:
+    planned = plan_cluster(brokers=2, hosts={1: "10.99.1.2", 101: "10.99.101.2"})
+    of_broker = planned.properties_of(1, Path("data"))
+    assert of_broker["listeners"].startswith("CLIENT://10.99.1.2:")
+    assert of_broker["advertised.listeners"].count("10.99.1.2") == 2
+    assert of_broker["controller.quorum.voters"].startswith("101@10.99.101.2:")
+    assert planned.properties_of(2, Path("data"))["listeners"].startswith(f"CLIENT://{plan.HOST}:")
