@@ -25,7 +25,6 @@ BROKERS: Final = tuple(map(BrokerId, (1, 2, 3)))
 EVERY_MS: Final = 200
 _BEGIN_MS: Final = 5_000
 _TAIL_MS: Final = 15_000
-_MISSED_MS: Final = 700
 _BROKER_STARTS_MS: Final = 1_300
 """A JVM and its logs, until the broker asks for its registration."""
 _ELECTION_MS: Final = 300
@@ -73,10 +72,10 @@ def changes(seen: list[Seen]) -> list[Seen]:
     return [one for place, one in enumerate(seen) if not place or seen[place - 1].what != one.what]
 
 
-def lasting(seen: list[Seen]) -> list[Seen]:
-    """Leave out what is over so soon that one of two probes misses it."""
+def lasting(seen: list[Seen], least_ms: int) -> list[Seen]:
+    """Leave out what is over sooner."""
     ends = [one.at for one in seen[1:]] + [NEVER]
-    return changes([one for one, end in zip(seen, ends, strict=True) if end - one.at >= _MISSED_MS])
+    return changes([one for one, end in zip(seen, ends, strict=True) if end - one.at >= least_ms])
 
 
 class Replay:
