@@ -22,7 +22,7 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.errors import ConnectionRefused
 from streaming.sources.polling.asking import Requests, hosts_alone
 from streaming.sources.polling.inquiry import Ask, Meeting, Met
-from streaming.sources.polling.line import FOREVER, SECOND, Line, Established
+from streaming.sources.polling.line import FOREVER, SECOND, Established, Line
 from streaming.sources.protocol import identity
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.identity import NodeIdentity, Role
