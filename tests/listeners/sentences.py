@@ -126,6 +126,12 @@ def _has_elr(play: Play) -> bool:
     return any(part["elr"] or part["last_known_elr"] for node in (1, 2, 3) for _, part in _partitions(play, node))
 
 
+def _keeps_last_replica(play: Play) -> bool:
+    """Return whether a partition without a leader has one replica in its ISR."""
+    states = [part for node in (1, 2, 3) for _, part in _partitions(play, node) if part["leader"] < 0]
+    return bool(states) and all(len(part["isr"]) == 1 for part in states)
+
+
 def _elr_below_min_isr(play: Play) -> bool:
     """Return whether the topic with a min.insync.replicas of 2 has such replicas, and only with one in sync."""
     states = [part for node in (1, 2, 3) for name, part in _partitions(play, node) if name.startswith("orders")]
@@ -392,5 +398,19 @@ SENTENCES: Final = (
             [answer.get("moved-0") for _, answer in play.answers(3, "ListOffsets")]
             == [{"error": 6}, None, {"error": 6}]
         ),
+    ),
+    Sentence(
+        "Kafka 3.9 has none: the lists are empty, and the last replica stays in the ISR of a partition without a leader.",
+        ("unclean_election",),
+        lambda play: not _has_elr(play) and _keeps_last_replica(play),
+        ("3.9",),
+    ),
+    Sentence(
+        "DescribeCluster of Kafka 3.9 has no fenced brokers.",
+        ("kill",),
+        lambda play: all(
+            "fenced" not in answer for node in (1, 2, 3) for _, answer in play.answers(node, "DescribeCluster")
+        ),
+        ("3.9",),
     ),
 )
