@@ -330,21 +330,21 @@ SENTENCES: Final = (
     Sentence(
         "When the former active controller hangs or is cut off, DescribeQuorum through the brokers stays silent "
         "although there is a new one, whenever it was asked, until the former one is back; the metadata offset of the "
-        "brokers moves again within 3 s.",
+        "brokers moves again within 5 s.",
         ("controller_freeze", "controller_cut"),
         lambda play: all(
             play.steps[-1][0] < _new_quorum(play, node)
             and play.steps[-1][0] < play.first(node, "new DescribeQuorum", "answered", 500)
-            and _elected(play) <= play.first(node, "image", "moves", _elected(play)) < _elected(play) + 3000
+            and _elected(play) <= play.first(node, "image", "moves", _elected(play)) < _elected(play) + 5000
             for node in (1, 2, 3)
             if node in _reached(play)
         ),
     ),
     Sentence(
-        "An active controller that is stopped cleanly hands over before it closes its listener, within half a second.",
+        "An active controller that is stopped cleanly hands over before it closes its listener, within a second.",
         ("controller_stop",),
         lambda play: (
-            _elected(play) < 500
+            _elected(play) < 1000
             and all(_elected(play) < play.first(node, "new connection", "refused") for node in _stopped(play))
         ),
     ),
