@@ -100,7 +100,7 @@ def open_sources(
     admin = _admin(settings, bus, report, peers, log)
     watch = ListenerWatch(settings, peers, report=report, end_points=end_points, cluster_id=lambda: admin.cluster_id)
     metrics = _broker_metrics(settings, admin, append_times)
-    rest = [admin, open_voters(settings, peers), watch, *metrics]
+    rest: list[Source] = [admin, open_voters(settings, peers), watch, *metrics]
     return rest if log is None else [log, *rest]
 
 
