@@ -246,14 +246,6 @@ class Listeners:
             vote.asked >= moment and broker in vote.listed for voter, vote in self._votes.items() if voter != broker
         )
 
-    def forget(self, brokers: Iterable[BrokerId]) -> None:
-        """Forget brokers that are neither listed nor replicas of any partition."""
-        for broker in brokers:
-            self.of.pop(broker, None)
-            self._listing.pop(broker, None)
-            self._votes.pop(broker, None)
-            self.proxied.discard(broker)
-
 
 def seconds(micros: int) -> str:
     """Write a time for people."""

@@ -201,7 +201,7 @@ class Inference:
         self._missed_changes |= is_new_log
         after = view if before is None or is_new_log else self._with_newer(before, view, asked)
         self._listeners.at(after.brokers)
-        changes = self._listeners.vote(view.answered_by, (*view.brokers, *view.unseen), asked, ended)
+        changes = self._listeners.vote(view.answered_by, view.brokers, asked, ended)
         self._reports += (_Report(change.since, change.until, listed=change) for change in changes)
         steps = () if before is None else tuple(self._steps(before, after, answered))
         reason = self._reason(before, after, ended)

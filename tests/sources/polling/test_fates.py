@@ -172,3 +172,12 @@ def test_a_clean_stop_and_a_crash_look_alike_of_a_broker_that_was_never_asked() 
     (step,) = cluster.steps()
     assert (step.evidence, step.candidates) == (Evidence.AMBIGUOUS, (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN))
     assert "look alike here" in (step.because or "")
+
+
+def test_a_broker_without_a_listener_of_the_name_that_is_asked_is_not_taken_for_fenced() -> None:
+    """Its name stands in ISRs, and no broker lists it."""
+    cluster = SmallCluster({0: part((1, 2, 4), (1, 2, 4), 1)})
+    cluster.unseen = {4}
+    cluster.play(20)
+    assert not cluster.of_broker(4)
+    assert cluster.steps() == []
