@@ -72,6 +72,7 @@ class CollectSettings:
     heartbeat_interval: Duration = 5.0
     snapshot_interval: Duration = 300.0
     poll_interval: Duration = 5.0
+    presence_interval: Duration = 1.0
     offsets_interval: Duration = 10.0
     groups_interval: Duration = 10.0
     groups: tuple[str, ...] = ()

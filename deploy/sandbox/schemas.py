@@ -19,15 +19,15 @@ from kafka.protocol.admin import (
     DescribeTopicPartitionsRequest,
     ListPartitionReassignmentsRequest,
 )
-from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.consumer import FetchRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.decoding import SCHEMAS, SKIPPED
-from streaming.sources.polling import broker
-from streaming.sources.protocol import identity
-from streaming.sources.samples import directories, offsets, transactions
+from streaming.sources.polling import asking, broker
+from streaming.sources.protocol import identity, offset_messages
+from streaming.sources.samples import directories, transactions
 from streaming.sources.samples.groups import blocks, described
 
 if TYPE_CHECKING:
@@ -43,11 +43,12 @@ ASKED: Final[Mapping[int, int]] = {
     DescribeQuorumRequest.API_KEY: 2,
     DescribeConfigsRequest.API_KEY: 4,
     ApiVersionsRequest.API_KEY: identity.CHECKING_API_VERSIONS,
-    DescribeClusterRequest.API_KEY: identity.DESCRIBE_CLUSTER,
+    DescribeClusterRequest.API_KEY: asking.WITH_FENCED,
     SaslHandshakeRequest.API_KEY: 1,
     SaslAuthenticateRequest.API_KEY: 1,
     directories.API_KEY: directories.NEWEST,
-    offsets.API_KEY: offsets.NEWEST,
+    offset_messages.API_KEY: offset_messages.NEWEST,
+    OffsetForLeaderEpochRequest.API_KEY: offset_messages.EPOCHS_NEWEST,
     transactions.LIST: 0,
     transactions.DESCRIBE: 0,
     transactions.API_KEY: 0,

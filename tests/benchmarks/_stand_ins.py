@@ -46,20 +46,23 @@ class Size(NamedTuple):
         partitions: of three replicas.
         groups: of four members; each has committed.
         partitions_of_a_group: that many.
+        brokers: that hold them.
     """
 
     partitions: int
     groups: int = 0
     partitions_of_a_group: int = 0
+    brokers: int = BROKERS
 
     def __str__(self) -> str:
         read = f", {self.groups:,} groups x {self.partitions_of_a_group} partitions" if self.groups else ""
-        return f"{self.partitions:,} partitions x 3 replicas, {BROKERS} brokers{read}"
+        return f"{self.partitions:,} partitions x 3 replicas, {self.brokers} brokers{read}"
 
 
 class StandIns(FakeKafka):
-    """A cluster of that size, in which nothing changes."""
+    """A cluster of that size, in which nothing changes unless a broker fails."""
 
+    newest_describe_quorum = 2
     types = TYPES | {
         request.API_KEY: (request, newest)
         for request, newest in (
@@ -75,7 +78,7 @@ class StandIns(FakeKafka):
     def __init__(self, size: Size) -> None:
         self._size = size
         self._given: dict[tuple[int, bytes], bytes] = {}
-        super().__init__(BROKERS)
+        super().__init__(size.brokers)
         self.features = {"metadata.version": (29, 29), "group.version": (1, 1), "transaction.version": (2, 2)}
         for topic in range(-(-size.partitions // PARTITIONS_OF_A_TOPIC)):
             count = min(PARTITIONS_OF_A_TOPIC, size.partitions - topic * PARTITIONS_OF_A_TOPIC)
@@ -92,6 +95,32 @@ class StandIns(FakeKafka):
         given = self._given[question]
         return given[:4] + data[_CORRELATION] + given[8:]
 
+    def leave_isrs(self, broker: int) -> None:
+        """Let a broker end: it leaves its ISRs, and others lead its partitions."""
+        self.take_down(broker)
+        self.fenced.add(broker)
+        for topic in self.view.topics.values():
+            for part in topic.parts:
+                if broker in part.isr:
+                    part.isr = [each for each in part.isr if each != broker]
+                    part.elr, part.offline = [broker], [broker]
+                    if part.leader == broker:
+                        part.leader, part.leader_epoch = part.isr[0], part.leader_epoch + 1
+        self._given.clear()
+
+    def return_to_isrs(self, broker: int) -> None:
+        """Let a broker come back, and into its ISRs."""
+        self.bring_up(broker)
+        self.fenced.discard(broker)
+        for topic in self.view.topics.values():
+            for part in topic.parts:
+                if broker in part.replicas:
+                    part.isr, part.elr, part.offline = [*part.replicas], [], []
+        self._given.clear()
+
+    def _nodes(self) -> tuple[int, ...]:
+        return (CONTROLLER, *range(1, self._size.brokers + 1))
+
     def read_by(self, group: str) -> dict[str, list[int]]:
         """Give the partitions that a group reads, by topic."""
         number, topics = int(group.rpartition("-")[2]), len(self.view.topics)
@@ -102,14 +131,16 @@ class StandIns(FakeKafka):
     def _ListGroupsRequest(self, broker: int, _: Any) -> Any:  # noqa: N802 - the name of the request
         listed = ListGroupsResponse.ListedGroup
         kind = {"protocol_type": "consumer", "group_state": "Stable", "group_type": "Classic"}
-        numbers = (number for number in range(self._size.groups) if number % BROKERS == broker - 1)
+        numbers = (number for number in range(self._size.groups) if number % self._size.brokers == broker - 1)
         groups = [listed(group_id=f"group-{number:05d}", **kind) for number in numbers]
         return ListGroupsResponse(throttle_time_ms=0, error_code=0, groups=groups)
 
     def _DescribeGroupsRequest(self, _: int, request: Any) -> Any:  # noqa: N802 - as above
-        return DescribeGroupsResponse(throttle_time_ms=0, groups=[self._described(each) for each in request.groups])
+        return DescribeGroupsResponse(
+            throttle_time_ms=0, groups=[self._described_group(each) for each in request.groups]
+        )
 
-    def _described(self, group: str) -> Any:
+    def _described_group(self, group: str) -> Any:
         of_group: Any = DescribeGroupsResponse.DescribedGroup
         if not group.startswith("group-"):
             dead = {"group_state": "Dead", "protocol_type": "consumer", "protocol_data": "range", "members": []}
@@ -162,9 +193,7 @@ class StandIns(FakeKafka):
         of_topic, of_node = DescribeQuorumResponse.TopicData, DescribeQuorumResponse.Node
         of_part = of_topic.PartitionData
         at_the_end = {"log_end_offset": END, "last_fetch_timestamp": 1_000, "last_caught_up_timestamp": 1_000}
-        replicas = [
-            of_part.ReplicaState(replica_id=node, **at_the_end) for node in (CONTROLLER, *range(1, BROKERS + 1))
-        ]
+        replicas = [of_part.ReplicaState(replica_id=node, **at_the_end) for node in self._nodes()]
         part = of_part(
             partition_index=0, error_code=0, error_message=None, leader_id=CONTROLLER, leader_epoch=1,
             high_watermark=END, current_voters=replicas[:1], observers=replicas[1:],
@@ -210,7 +239,10 @@ class Brokers:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
     def harm(self, what: str, broker: int) -> None:
-        """Let a broker be ``dead`` and then ``back``, or ``hung`` and then ``awake``; metadata go on to name it."""
+        """Let a broker be ``dead`` and then ``back``, or ``hung`` and then ``awake``; metadata go on to name it.
+
+        Of one that is ``failed`` and then ``returned`` they say what Kafka would.
+        """
         self._pipe.send((what, broker))
         self._pipe.recv()
 
@@ -239,5 +271,9 @@ def serve(pipe: Pipe, size: Size) -> None:
             cluster.disconnect(broker)
         if what in {"back", "awake"}:
             cluster.bring_up(broker)
+        if what == "failed":
+            cluster.leave_isrs(broker)
+        elif what == "returned":
+            cluster.return_to_isrs(broker)
         pipe.send(None)
     cluster.close()

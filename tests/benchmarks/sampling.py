@@ -1,12 +1,13 @@
 """What a round of samples costs: CPU, memory, requests, bytes and time; beside the ways of other exporters.
 
-    python -m tests.benchmarks.sampling [--sizes 1000:300:10 10000:300:100] [--rounds 3]
+    python -m tests.benchmarks.sampling [--sizes 1000:300:10 10000:300:100:50] [--rounds 3] [--polled]
 
 Brokers are stand-ins in a process of their own, which speak Kafka's protocol and answer a repeated question from
-memory. Sizes are partitions, groups and partitions of a group. The collector runs as ``isrwatch collect`` runs it: in
-its own process, onto a bus. It asks for what other exporters ask for: log start and high watermark of each partition,
-log directories, groups and their committed offsets; then for every kind of sample once a round; then at the intervals
-that are the default. Beside it, with our connections and encoding, and without anything made of the answers:
+memory. Sizes are partitions, groups, partitions of a group and, if not 6, brokers. The collector runs as ``isrwatch
+collect`` runs it: in its own process, onto a bus. It asks for what other exporters ask for: log start and high
+watermark of each partition, log directories, groups and their committed offsets; then for every kind of sample once a
+round; then at the intervals that are the default. Beside it, with our connections and encoding, and without anything
+made of the answers:
 
 - one request a partition: what exporters send that ask each leader for each partition and offset, and each coordinator
   for each group
@@ -15,6 +16,10 @@ that are the default. Beside it, with our connections and encoding, and without 
 
 Then every kind of sample while a broker is dead, and while one hangs. CPU, requests and bytes are those of a round.
 How long a round takes, from its first question to its last answer, means something on an idle machine only.
+
+At last all of a collector that polls the cluster, at the intervals that are the default (``--polled``: only this): at
+rest, while a broker fails, is away and comes back, and while one hangs. Requests and bytes are those of a second, and
+of the broker that is asked most.
 """
 
 from __future__ import annotations
@@ -27,28 +32,33 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
+from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from prometheus_client import CollectorRegistry
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import BusFrame
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel, Observation
 from streaming.contracts.sample_blocks import BrokerOffsetsObserved, BrokerSpeedsObserved, SamplesBlock
-from streaming.settings import ClusterSettings, CollectSettings, Settings
+from streaming.settings import BusSettings, ClusterSettings, CollectSettings, Settings
+from streaming.sources.collector.opening import open_collector
 from streaming.sources.collector.separate import SeparateCollector
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.offset_messages import HIGH_WATERMARK, LOG_START, list_offsets
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import describe_directories
 from streaming.sources.samples.groups.blocks import committed_offsets
 from streaming.sources.samples.groups.described import describe_groups, list_groups
-from streaming.sources.samples.offsets import HIGH_WATERMARK, LOG_START, hosted_by, list_offsets
+from streaming.sources.samples.offsets import hosted_by
 from streaming.sources.samples.source import open_samples, samples_name
 from tests.benchmarks._processes import cpu_seconds, memory
-from tests.benchmarks._running import options
-from tests.benchmarks._stand_ins import BROKERS, Size, brokers
+from tests.benchmarks._running import child, options
+from tests.benchmarks._stand_ins import Size, brokers
 
 SECONDS_OF_A_ROUND: Final = 4.0, 5_000  # and one more for each so many partitions, which the stand-ins need
 DEFAULT_INTERVALS_SECONDS: Final = 60.0  # in which each kind has come once
@@ -224,20 +234,116 @@ def measure(size: Size, rounds: int) -> None:
         with running(cluster.servers, each_round(ALL_KINDS, round_seconds), warm) as collector:
             show("every kind of sample", collector.rounds(rounds))
             for how, again in (("dead", "back"), ("hung", "awake")):
-                cluster.harm(how, BROKERS)
+                cluster.harm(how, size.brokers)
                 time.sleep(2 * round_seconds)
                 show(f"  one broker {how}", collector.rounds(rounds))
-                cluster.harm(again, BROKERS)
+                cluster.harm(again, size.brokers)
                 time.sleep(3 * round_seconds)
         with running(cluster.servers, CollectSettings(), warm) as collector:
             cores = collector.cores(DEFAULT_INTERVALS_SECONDS)
             show("default intervals", f"{cores:7.3f} cores {collector.megabytes():5.0f} MB (PSS)")
 
 
+class Load(NamedTuple):
+    """What a second of polling costs: all brokers, and the one that is asked most.
+
+    ``of_one`` are requests, bytes that it gets, and bytes that it sends.
+    """
+
+    cores: float
+    requests: float
+    of_one: tuple[float, float, float]
+    megabytes: float
+
+    def __str__(self) -> str:
+        requests, received, sent = self.of_one
+        return (
+            f"{self.cores:7.3f} cores {self.requests:6.1f} requests/s; of a broker at most {requests:5.2f} requests/s "
+            f"{received / 1e3:6.2f} kB/s in {sent / 1e3:7.2f} kB/s out; {self.megabytes:4.0f} MB (PSS)"
+        )
+
+
+def collect(pipe: Pipe, settings: Settings) -> None:
+    """Run a collector until the pipe ends; each message asks for what was counted so far, by broker."""
+    bus = Path(settings.bus.directory)
+    publisher = partial(DirectoryPublisher, bus, segment_bytes=settings.advanced.segment_bytes)
+    collector = open_collector(settings, bus, publisher, lambda line: print(f"    {line}", flush=True))
+    collector.start()
+    while True:
+        try:
+            pipe.recv()
+        except EOFError:
+            break
+        pipe.send(connections_of(collector.registry))
+    collector.stop()
+    collector.wait()
+
+
+def connections_of(registry: CollectorRegistry) -> dict[str, Counter[str]]:
+    """Give what the metrics of connections count, by node."""
+    found: dict[str, Counter[str]] = {}
+    for metric in registry.collect():
+        for sample in metric.samples:
+            _, is_counted, name = sample.name.partition("_connection_")
+            if is_counted and name in COUNTED:
+                found.setdefault(sample.labels["node"], Counter())[name] += int(sample.value)
+    return found
+
+
+COUNTED: Final = ("requests_total", "sent_bytes_total", "received_bytes_total")
+
+
+class Polling:
+    """A collector that polls, in its process."""
+
+    def __init__(self, pipe: Pipe, pid: int) -> None:
+        self._pipe, self._pid = pipe, pid
+
+    def load(self, seconds: float) -> Load:
+        """Measure for that long."""
+        used, before, began = cpu_seconds(self._pid).total(), self._counted(), time.monotonic()
+        time.sleep(seconds)
+        used, after = cpu_seconds(self._pid).total() - used, self._counted()
+        passed = time.monotonic() - began
+        more = {node: counts - before.get(node, Counter()) for node, counts in after.items()}
+        requests, sent, received = (max(each[name] for each in more.values()) / passed for name in COUNTED)
+        total = sum(each[COUNTED[0]] for each in more.values()) / passed
+        return Load(used / passed, total, (requests, sent, received), memory(self._pid).total() / 1e6)
+
+    def _counted(self) -> dict[str, Counter[str]]:
+        self._pipe.send(None)
+        counted: dict[str, Counter[str]] = self._pipe.recv()
+        return counted
+
+
+def measure_polling(size: Size, seconds: float) -> None:
+    """Measure a collector of one cluster that is polled, at rest and while something happens."""
+    print(f"{size}, polled", flush=True)
+    with tempfile.TemporaryDirectory() as directory, brokers(size) as cluster:
+        settings = Settings(
+            cluster=ClusterSettings(name="bench", bootstrap_servers=cluster.servers),
+            collect=CollectSettings(primary_source="poll"),
+            bus=BusSettings(directory=directory),
+        )
+        with child(collect, settings) as (pipe, pid):
+            polling = Polling(pipe, pid)
+            time.sleep(seconds / 2 + size.partitions / 1_000)
+            print(f"  {'quiet':26}{polling.load(seconds)}", flush=True)
+            for harm, healing, what in (("failed", "returned", "a broker fails"), ("hung", "awake", "a broker hangs")):
+                cluster.harm(harm, size.brokers)
+                print(f"  {what:26}{polling.load(seconds / 2)}", flush=True)
+                cluster.harm(healing, size.brokers)
+                print(f"  {'  and is back':26}{polling.load(seconds / 2)}", flush=True)
+                time.sleep(seconds / 2)
+
+
 def main() -> None:
-    arguments = options(__doc__, sizes=[*SIZES], rounds=3)
-    for size in arguments.sizes:
-        measure(Size(*map(int, size.split(":"))), arguments.rounds)
+    arguments = options(__doc__, sizes=[*SIZES], rounds=3, polled=False)
+    for each in arguments.sizes:
+        size = Size(*map(int, each.split(":")))
+        if not arguments.polled:
+            measure(size, arguments.rounds)
+        measure_polling(size, DEFAULT_INTERVALS_SECONDS)
 
 
 if __name__ == "__main__":

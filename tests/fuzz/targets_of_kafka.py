@@ -207,7 +207,7 @@ class _Fed(Connection):
     """A connection that is open, and gets given bytes for its next request."""
 
     def __init__(self, data: bytes) -> None:
-        self.address, self._peer, self._socket = Address("h", 1), Peer(), cast("Any", _Socket(data))
+        self.address, self.peer, self.socket = Address("h", 1), Peer(), cast("Any", _Socket(data))
         self.versions, self.session = {46: (0, 0), 3: (0, 12), 75: (0, 0)}, NO_SESSION
         self.features = {}
         self.muted_until, self._step_seconds, self._response_seconds = 0.0, NEVER, 10.0
@@ -267,7 +267,7 @@ class Responses:
     @staticmethod
     def _viewed(connection: Connection, data: bytes) -> None:
         """Ask for the view of a broker, and report it."""
-        connection._socket = _Socket(data)  # type: ignore[assignment]
+        connection.socket = _Socket(data)  # type: ignore[assignment]
         broker = ConnectedBroker(connection, MetadataDecoder(), cluster="c", stranger=-2)
         view = broker.answer((), Micros(monotonic() + 10_000_000)).view
         envelope = {"cluster_id": view.cluster_id, "cluster": "c", "source": "admin:a", "source_kind": SourceKind.POLL}

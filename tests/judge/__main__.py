@@ -13,7 +13,8 @@
 --transcripts S  prints everything that was met in the play of the seed S
 --compare S    plays both histories that the incidents of the seed S name, and compares their transcripts
 --slow       plays slow brokers, and what only looks like one, instead; the page is docs/judge_slow_brokers.md
---alerts     judges whom the committed alerts wake, instead; the page is docs/judge_alerts.md
+--alerts     judges whom the committed alerts wake, instead; the page is docs/judge_alerts.md; with --polled of polled
+             clusters alone, which is printed only
 --vmalert    the same, and compares what vmalert makes of each play
 --quiet      lives through 30 days of a healthy cluster, instead; the page is docs/judge_quiet.md
 --days N     so many of them
@@ -44,7 +45,7 @@ from tests.judge.fleet import fleet_rendered
 from tests.judge.groups.verdicts import is_enough
 from tests.judge.judging import judged, seeds
 from tests.judge.play import played
-from tests.judge.polled.command import judge_polled
+from tests.judge.polls.command import judge_polled
 from tests.judge.pool import CHECKOUT, Commit, all_played, commit
 from tests.judge.quiet import DAYS, errors, lived, quiet_heading, quiet_rendered
 from tests.judge.results import Result, rendered, result_of
@@ -75,7 +76,7 @@ def main() -> int:
     options.add_argument("--resume", action="store_true")
     options.add_argument("--write", action="store_true")
     options.add_argument("--play", type=int)
-    options.add_argument("--polled", dest="kind", action="store_const", const="polled")
+    options.add_argument("--polled", action="store_true")
     options.add_argument("--interval", type=float, default=5.0)
     options.add_argument("--bare", action="store_true")
     options.add_argument("--transcripts", type=int)
@@ -89,21 +90,21 @@ def main() -> int:
     given = options.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: no process stays behind
     kinds = tuple(filter(None, given.kinds.split(",")))
-    if given.kind == "polled":
+    if given.polled and given.kind == "incidents":
         return judge_polled(given, kinds)
     if given.play is not None:
         show = _show_alerts if given.kind in {"alerts", "vmalert"} else _play_one
         return show(given.play, kinds, is_verbose=given.verbose)
     if given.kind == "quiet":
         return _quiet(given)
-    of, kind = commit(), KINDS[given.kind]
+    of, kind = commit(), POLLED_ALERTS if given.polled else KINDS[given.kind]
     name = f"{kind.prefix}{of.name[:12]}-{given.seed or 'unseen'}{''.join(f'-{each}' for each in kinds)}.jsonl"
     path = CHECKOUT / "build" / "judge" / name
     wanted = list(seeds(given.seed or of.name, given.plays or PLAYS))
     results = all_played(path, wanted, partial(kind.judged, kinds=kinds), given)
     page = kind.rendered(results, of, given.seed)
     print(page)
-    if given.write:
+    if given.write and kind is not POLLED_ALERTS:
         kind.page.write_text(page, encoding="utf-8")
     failed = [result for result in results if "failed" in result]
     for result in failed[:3]:
@@ -195,6 +196,7 @@ def _show_alerts(seed: int, kinds: tuple[str, ...], *, is_verbose: bool) -> int:
     return bool(list(verdict.complaints()))
 
 
+POLLED_ALERTS: Final = Kind("alerts-polled-", ALERTS_PAGE, partial(alerted, is_polled=True), _alerts_page)
 KINDS: Final = {
     "incidents": Kind("", CHECKOUT / "docs" / "judge.md", judged, _page),
     "slow": Kind("slow-", CHECKOUT / "docs" / "judge_slow_brokers.md", slow_judged, _slow_page),

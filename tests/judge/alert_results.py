@@ -167,7 +167,9 @@ def alert_rendered(results: Sequence[Result], sent: Sent, heading: str, more: Se
     logged = [each for each in of_all if not each[0]["is_polled"]]
     polled = [each for each in of_all if each[0]["is_polled"]]
     parts = [heading, *_aims(logged), "", *_by_kind(logged), "", *_alerts(logged), "", *more, ""]
-    parts += [f"### Polled clusters: {len(polled)} plays", "", *_aims(polled), "", *_by_kind(polled), ""]
+    unseen = sum("unseen" in result for result, _ in polled)
+    parts += [f"### Polled clusters: {len(polled)} plays", "", *_aims(polled)]
+    parts += [f"| unclean elections that no poll could see, in so many plays | | {unseen} |", "", *_by_kind(polled), ""]
     return "\n".join([*parts, *_wrong(of_all), ""])
 
 

@@ -22,13 +22,16 @@ from exporters.backtest.evaluation import Firing, firings
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
 from exporters.metrics.catalogue import CATALOGUE
+from streaming.contracts.events import Cause
 from streaming.contracts.observations import Observation
 from tests.judge import false_wakers
 from tests.judge.constancy import Constancy, fired_again
 from tests.judge.expected import expectations
 from tests.judge.first_message import Wanted, missing_at, read, texts, without_texts
-from tests.judge.harm import REDUNDANCY_LOST, WAKE_WITHIN, Judged, Span, judged_harm
+from tests.judge.harm import MAY, MUST, REDUNDANCY_LOST, WAKE_WITHIN, Judged, Span, judged_harm
 from tests.judge.play import BATCH_SECONDS, SECOND, START, Batch, Play, played
+from tests.judge.polls.strata import polled
+from tests.judge.polls.verdicts import unclean_elections
 from tests.judge.severity import CRITICAL, severity
 from tests.judge.steps import Effect
 from tests.judge.vmalert import VMALERT, both_engines
@@ -45,6 +48,7 @@ LONG_TAIL: Final = REDUNDANCY_LOST + TAIL
 _LONG_SHARE: Final = 1 / 6
 _WAKER_SHARE: Final = 1 / 8
 _WAKER_WEIGHTS: Final = [2 if kind == "lost_broker" else 1 for kind in false_wakers.DRAWERS]
+_RECORDS_AT_RISK: Final = frozenset({Cause.UNCLEAN_ELECTION, Cause.LAST_KNOWN_LEADER})
 _HARMFUL: Final = frozenset({"refused", "leaderless", "unclean"})
 
 Result = dict[str, Any]
@@ -87,18 +91,25 @@ class Scrapes:
         return range(begin, begin + self.series.scrapes * step, step)
 
 
-def alerted(seed: int, kinds: tuple[str, ...] = (), *, with_vmalert: bool = False) -> Result:
-    """Play a seed and evaluate the rules, by vmalert, too, if asked; a play that fails is a result, too."""
+def alerted(seed: int, kinds: tuple[str, ...] = (), *, with_vmalert: bool = False, is_polled: bool = False) -> Result:
+    """Play a seed and evaluate the rules, by vmalert, too, if asked; a play that fails is a result, too.
+
+    ``is_polled``: the play is one of those of polled clusters.
+    """
     try:
         began = sum(os.times()[:4])  # promtool's, too
-        return _alerted(seed, kinds, with_vmalert=with_vmalert) | {"cpu": round(sum(os.times()[:4]) - began, 1)}
+        return _alerted(seed, kinds, with_vmalert=with_vmalert, is_polled=is_polled) | {
+            "cpu": round(sum(os.times()[:4]) - began, 1)
+        }
     except Exception:  # noqa: BLE001 - one play must not end the others, and its error is shown
         return {"seed": seed, "failed": traceback.format_exc()}
 
 
-def play_of(seed: int, kinds: tuple[str, ...], scrapes: Scrapes) -> Play:
+def play_of(seed: int, kinds: tuple[str, ...], scrapes: Scrapes, *, is_polled: bool = False) -> Play:
     """Play faults, or what woke somebody in vain, as the seed or the kinds say."""
     random = Random(f"{seed} alerts")
+    if is_polled:
+        return polled(seed, kinds, watch=scrapes, tail=LONG_TAIL if random.random() < _LONG_SHARE else TAIL)
     if not kinds and random.random() < _WAKER_SHARE:
         kinds = tuple(random.choices(list(false_wakers.DRAWERS), _WAKER_WEIGHTS))
     if kinds and kinds[0] in false_wakers.DRAWERS:
@@ -106,11 +117,11 @@ def play_of(seed: int, kinds: tuple[str, ...], scrapes: Scrapes) -> Play:
     return played(seed, kinds, scrapes, LONG_TAIL if random.random() < _LONG_SHARE else TAIL)
 
 
-def _alerted(seed: int, kinds: tuple[str, ...], *, with_vmalert: bool) -> Result:
+def _alerted(seed: int, kinds: tuple[str, ...], *, with_vmalert: bool, is_polled: bool) -> Result:
     rules = RuleFile.read(RULES)
     judgement = EveryRule([rules])
     scrapes = Scrapes(judgement.metrics | in_texts(rules))
-    play = play_of(seed, kinds, scrapes)
+    play = play_of(seed, kinds, scrapes, is_polled=is_polled)
     right, effects = expectations(play)
     with tempfile.TemporaryDirectory(prefix="isrwatch-judge-") as folder:
         fired = firings([without_texts(rules)], judgement, scrapes.series, scrapes.times(), Path(folder))
@@ -139,8 +150,21 @@ def _alerted(seed: int, kinds: tuple[str, ...], *, with_vmalert: bool) -> Result
             "seconds": play.seconds,
         }
         | judged_result(judged_harm(play), effects.of)
+        | _as_seen(play)
         | compared
     )
+
+
+def _as_seen(play: Play) -> Result:
+    """Require no wake of a polled cluster for unclean elections that no poll could see; one is allowed."""
+    judged = judged_harm(play)
+    seen = {one["at"] for one in unclean_elections(play, (), _RECORDS_AT_RISK) if one["could_be_seen"]}
+    unseen = tuple(at for at in judged.unclean if play.met is not None and round(at, 2) not in seen)
+    if not unseen:
+        return {}
+    due = judged._replace(unclean=tuple(at for at in judged.unclean if at not in unseen)).due
+    call = MUST if due is not None else MAY if judged.call == MUST else judged.call
+    return {"due": due, "call": call, "unseen": len(unseen)}
 
 
 def judged_result(judged: Judged, effects: Sequence[Effect]) -> Result:

@@ -35,7 +35,7 @@ from streaming.sources.source import SILENCE_SECONDS
 from tests.judge.clusters import drawn_cluster
 from tests.judge.faults import Stand, moves_of, to, trouble
 from tests.judge.play import SECOND, START, Batch, Play, Sees, run, source_of, stand_of, topics_of
-from tests.judge.polled.bare import Poller
+from tests.judge.polls.bare import Poller
 from tests.judge.trouble import Absence, Act, Trouble
 
 _DRAWS: Final = 40

@@ -38,10 +38,10 @@ from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from streaming.sources.simulated.source import TraceEntry
 from tests.judge.clusters import disagreeing, drawn_cluster
 from tests.judge.faults import DRAWERS, LATER, Stand
-from tests.judge.polled.bare import Poller
-from tests.judge.polled.monitor import Monitor, Polling
-from tests.judge.polled.surroundings import drawn_surroundings
-from tests.judge.polled.transcripts import Transcript
+from tests.judge.polls.bare import Poller
+from tests.judge.polls.monitor import Monitor, Polling
+from tests.judge.polls.surroundings import drawn_surroundings
+from tests.judge.polls.transcripts import Transcript
 from tests.judge.trouble import LOSE_RECORDS, Act, Trouble
 
 SECOND: Final = 1_000_000
@@ -51,6 +51,7 @@ TAIL_SECONDS: Final = 80.0
 """After the last act: sessions end, replicas catch up, and incidents are closed."""
 _LOOK_MS: Final = 100
 _DRAWS: Final = 40
+_FITTING_DRAWS: Final = 400
 _POLLED_SHARE: Final = 1 / 12
 _DISAGREEING_SHARE: Final = 1 / 10
 _ON_EVERYBODY: Final = frozenset({"split", "rack_isolation"})
@@ -192,7 +193,7 @@ def played(  # noqa: PLR0913 - what is drawn, and how it is looked at
         fits: which clusters and faults are wanted; others are drawn until some fit.
     """
     random = Random(f"{seed} judge")
-    for draw in range(_DRAWS):
+    for draw in range(_DRAWS if fits is None else _FITTING_DRAWS):
         wanted = kinds or _with_later(Random(f"{seed} later"), _kinds(random))
         cluster = drawn_cluster(random, wanted)
         if (apart := Random(f"{seed} files of brokers")).random() < _DISAGREEING_SHARE:

@@ -11,16 +11,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafka.protocol.admin import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -51,6 +60,9 @@ TYPES: dict[int, tuple[Any, int]] = {
         (ListPartitionReassignmentsRequest, 0),
         (DescribeTopicPartitionsRequest, 0),
         (SaslHandshakeRequest, 1),
+        (DescribeClusterRequest, 2),
+        (OffsetForLeaderEpochRequest, 4),
+        (DescribeQuorumRequest, 2),
     )
 }
 OF_KAFKA_1_0 = {ApiVersionsRequest.API_KEY: 1, METADATA: 5, LIST_OFFSETS: 2, DESCRIBE_CONFIGS: 0}
@@ -70,6 +82,7 @@ class Part:
     offline: list[int] = field(default_factory=list)
     unseen: set[int] = field(default_factory=set)  # brokers without the listener that is asked
     ends: dict[int, int] = field(default_factory=dict)  # of the log of each broker; 0 where none is set
+    epoch_ends: dict[int, int] = field(default_factory=dict)  # of the leader's log
 
     def fields(self, number: int, *, has_errors: bool = True) -> dict[str, Any]:
         """Give the fields of every response that describes partitions; some have no errors (``KRaftMetadataCache``)."""
@@ -116,11 +129,16 @@ class FakeKafka:
         ids: of brokers that are not those that their addresses stand for.
         cluster_ids: of brokers of other clusters.
         identities: every ApiVersions 5, with the broker that got it.
+        fenced: brokers that are listed as fenced, beside those of the view.
+        quorum: leader and epoch of the metadata quorum, which brokers say where ``newest`` has DescribeQuorum.
+        held: requests by their keys that are answered when they are not in it any more.
+        throttle_ms: the time for which responses to DescribeCluster say that a client is throttled.
         denies_broker_configs: whether the user lacks DescribeConfigs on the cluster.
         types: of the requests that they understand, by their keys, with the newest version.
     """
 
     types = TYPES
+    newest_describe_quorum = -1
 
     def __init__(self, brokers: int = 3) -> None:
         self.cluster_id = CLUSTER_ID
@@ -138,6 +156,11 @@ class FakeKafka:
         self.ids: dict[int, int] = {}
         self.cluster_ids: dict[int, str] = {}
         self.identities: list[tuple[int, tuple[str | None, int]]] = []
+        self.fenced: set[int] = set()
+        self.held: set[int] = set()
+        self.throttle_ms = 0
+        self.quorum = (101, 1)
+        self.newest[DescribeQuorumRequest.API_KEY] = self.newest_describe_quorum
         self.denies_broker_configs = False
         self._refused: set[int] = set()
         self._secret: set[str] = set()
@@ -242,7 +265,10 @@ class FakeKafka:
                     (size,) = struct.unpack(">i", await reader.readexactly(4))
                     if not 0 < size < 1 << 24:  # as Kafka, which takes the beginning of a TLS handshake for a size
                         return
-                    response = self._answered(broker, await reader.readexactly(size))
+                    request = await reader.readexactly(size)
+                    response = self._answered(broker, request)
+                    while struct.unpack(">h", request[:2])[0] in self.held:  # noqa: ASYNC110 - a test changes it
+                        await asyncio.sleep(0.01)
                     await asyncio.sleep(self._delays.get(broker, 0))
                     writer.write(response)
                     await writer.drain()
@@ -372,6 +398,58 @@ class FakeKafka:
         ]
         topic_id = view.topics[name].id
         return of_topic(error_code=0, name=name, topic_id=topic_id, is_internal=False, partitions=told)
+
+    def _DescribeClusterRequest(self, broker: int, request: Any) -> Any:  # noqa: N802 - as above
+        view, of_broker = self.views.get(broker, self.view), DescribeClusterResponse.DescribeClusterBroker
+        return DescribeClusterResponse(
+            throttle_time_ms=self.throttle_ms, error_code=self._error(DescribeClusterRequest.API_KEY),
+            error_message=None, endpoint_type=1, cluster_id=self.cluster_ids.get(broker, self.cluster_id),
+            controller_id=view.brokers[0] if view.brokers else -1, authorized_operations=set(),
+            brokers=[
+                of_broker(broker_id=each, host="127.0.0.1", port=self.ports[each], rack=None, is_fenced=is_fenced)
+                for brokers, is_fenced in ((view.brokers, False), (sorted(self.fenced), True))
+                for each in brokers
+                if request.include_fenced_brokers or not is_fenced
+            ],
+        )  # fmt: skip
+
+    def _DescribeQuorumRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
+        of_topic = DescribeQuorumResponse.TopicData
+        leader, epoch = self.quorum
+        part = of_topic.PartitionData(
+            partition_index=0, error_code=0, error_message=None, leader_id=leader, leader_epoch=epoch,
+            high_watermark=1, current_voters=[], observers=[],
+        )  # fmt: skip
+        topics = [of_topic(topic_name="__cluster_metadata", partitions=[part])]
+        return DescribeQuorumResponse(error_code=0, error_message=None, topics=topics, nodes=[])
+
+    def _OffsetForLeaderEpochRequest(self, broker: int, request: Any) -> Any:  # noqa: N802 - as above
+        of_topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+
+        def ended(name: str, asked: Any) -> dict[str, int]:
+            topic = self.view.topics.get(name)
+            if name in self._secret or topic is None:
+                error = TOPIC_AUTHORIZATION_FAILED if name in self._secret else UNKNOWN_TOPIC
+                return {"error_code": error, "leader_epoch": -1, "end_offset": -1}
+            part = topic.parts[asked.partition]
+            if part.leader != broker:
+                return {"error_code": NOT_LEADER, "leader_epoch": -1, "end_offset": -1}
+            epoch = max((each for each in part.epoch_ends if each <= asked.leader_epoch), default=-1)
+            return {"error_code": 0, "leader_epoch": epoch, "end_offset": part.epoch_ends.get(epoch, -1)}
+
+        return OffsetForLeaderEpochResponse(
+            throttle_time_ms=0,
+            topics=[
+                of_topic(
+                    topic=topic.topic,
+                    partitions=[
+                        of_topic.EpochEndOffset(partition=each.partition, **ended(topic.topic, each))
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )
 
     def _ListPartitionReassignmentsRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
         return ListPartitionReassignmentsResponse(throttle_time_ms=0, error_code=0, error_message=None, topics=[])

@@ -16,7 +16,8 @@ from streaming.contracts.identifiers import BrokerId, ClusterId
 from streaming.errors import ConnectionRefused
 from streaming.sources.polling.configs import Described, DescribedConfigs
 from streaming.sources.polling.view import ClusterView
-from streaming.sources.protocol.connection import Resource, dialer
+from streaming.sources.protocol.config_messages import Resource
+from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
 from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, MIN_ISR, TOPIC_AUTHORIZATION_FAILED, FakeKafka
 

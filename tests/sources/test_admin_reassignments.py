@@ -26,7 +26,7 @@ from streaming.sources.polling.configs import ConfigsRound, Described
 from streaming.sources.polling.reassignments import ReassignmentsRound
 from streaming.sources.polling.view import ClusterView, PartitionView, Reassignment, has_same_members, snapshot, steps
 from streaming.sources.protocol.addresses import Address
-from streaming.sources.protocol.connection import DescribedValue, Resource, ResourceConfig
+from streaming.sources.protocol.config_messages import DescribedValue, Resource, ResourceConfig
 from tests.changes.conftest import START, Story
 from tests.sources.conftest import envelope
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import time
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from deploy.sandbox.waiting import wait_until
 from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_machine import Status
 from streaming.contracts.events import EventKind
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import (
     MIN_ISR,
     ConfigObserved,
@@ -55,6 +56,12 @@ from streaming.sources.permissions import (
     Permission,
     grantee_of,
 )
+from streaming.sources.polling.broker import ConnectedBrokers
+from streaming.sources.polling.inquiry import Ask, Meeting, Met, Question
+from streaming.sources.polling.watch import Watch
+from streaming.sources.protocol.addresses import parse_servers
+from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.security import from_client
 from streaming.sources.samples import source as samples_opening
 from streaming.sources.samples.transactions import TransactionsKind
 from tests.blocks import singly
@@ -67,6 +74,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deploy.sandbox import Sandbox
+    from streaming.sources.polling.view import ClusterView
+    from streaming.sources.protocol.connection import Dialer
     from tests.plugins.real_collector import Collecting
 
 pytestmark = [pytest.mark.kafka]
@@ -358,3 +367,43 @@ def test_topics_that_are_polled_and_hidden_later_stay_as_they_were(
         "__consumer_offsets",
         "__transaction_state",
     }, "no question creates a topic"
+
+
+OF_WATCH: dict[Permission | None, dict[Ask, int]] = {
+    None: {},
+    DESCRIBE_CLUSTER: {Ask.QUORUM: 31},
+    DESCRIBE_TOPICS: dict.fromkeys((Ask.PARTITIONS, Ask.LOG_ENDS, Ask.EPOCH_ENDS), 29),
+    DESCRIBE_BROKER_CONFIGS: {},
+}
+"""The errors with which a broker answers questions without a permission; who is there needs none."""
+
+
+def test_the_permissions_that_questions_to_brokers_need(rules: Rules, settings: Settings) -> None:
+    """The broker proves its id by the partitions that it leads, without DescribeConfigs on the cluster."""
+    rules.take(CLUSTER_ACTION)  # with it alone the ends of epochs are answered, too
+    dial = dialer(from_client(settings.cluster.client))
+    with closing(dial(parse_servers(settings.cluster.bootstrap_servers)[0], response_seconds=5)) as connection:
+        view = ConnectedBrokers(dial, cluster="c", seconds=5).view(connection)
+    for permission, errors in OF_WATCH.items():
+        if permission is not None:
+            rules.take(permission)
+        wait_until(lambda: _errors(dial, view) == errors, f"{errors} without {permission}")  # noqa: B023 - at once
+        if permission is not None:
+            rules.allow(permission)
+
+
+def _errors(dial: Dialer, view: ClusterView) -> dict[Ask, int]:
+    some = {ask: (("orders", 0, 0 if ask is Ask.EPOCH_ENDS else -1),) for ask in (*Ask,) if ask not in NO_PARTITIONS}
+    questions = [Question(ask, BrokerId(1), some.get(ask, ())) for ask in Ask]
+    mets: list[Met] = []
+    with closing(Watch(dial, name="test")) as watch:
+        watch.look_at(view)
+        watch.ask(questions)
+        while len(mets) < len(questions):
+            watch.pending()[0].result(10)
+            mets += watch.take()
+    assert {met.how for met in mets} == {Meeting.ANSWERED}
+    return {met.question.ask: met.error for met in mets if met.error}
+
+
+NO_PARTITIONS = {Ask.PRESENCE, Ask.QUORUM}

@@ -179,8 +179,7 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
     """Extract the fields of ``ChangeRow`` from the nested columns."""
     names = ("after", "before", "broker_after", "cluster_after")
     after, before, broker, cluster = (_struct(changes[name]) for name in names)
-    is_down = pc.or_kleene(broker("is_fenced"), pc.invert(broker("is_registered")))
-    events = changes["events"].combine_chunks()
+    is_up, events = _is_up(broker), changes["events"].combine_chunks()
     meant = pc.subtract(_lengths(after("replicas")), _lengths(after("adding_replicas")))
     needs_all = pc.or_kleene(pc.equal(meant, 1), pc.greater_equal(after("min_isr_effective"), meant))
     return {
@@ -215,7 +214,7 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "is_shutting_down": _filled(broker("is_shutting_down"), value=False),
         "isr_before": tuples(_isr(before)),
         "rack": _filled(broker("rack"), ""),
-        "is_up": _filled(pc.invert(is_down), value=False),
+        "is_up": _filled(is_up, value=False),
         "controller": _filled(cluster("controller"), NO_LEADER),
         "leases": _filled(broker("maintenance_leases"), ""),
         "lag_millis": _filled(cluster("replica_lag_time_max_ms"), 0),
@@ -226,6 +225,10 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "primary": _filled(cluster("primary_source"), SourceKind.NONE.value),
         "because": _because(events, changes["source_kind"]),
     }
+
+
+def _is_up(broker: Callable[[str], pa.Array]) -> pa.Array:
+    return pc.invert(pc.or_kleene(broker("is_fenced"), pc.invert(broker("is_registered"))))
 
 
 def _struct(column: pa.ChunkedArray) -> Callable[[str], pa.Array]:

@@ -21,7 +21,8 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log.opening import bootstrap_of
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, PermissionDenied
 from streaming.sources.protocol.addresses import Address, parse_address
-from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, Resource, describe_configs, dialer
+from streaming.sources.protocol.config_messages import Resource, describe_configs
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, dialer
 from streaming.sources.protocol.identity import Role
 from streaming.sources.protocol.security import from_client
 from streaming.sources.protocol.sockets import CONNECT_SECONDS, Race, in_one_sentence, resolved

@@ -146,6 +146,7 @@ def _admin(
         cluster=settings.cluster.name,
         name=name,
         poll_micros=_micros(collect.poll_interval),
+        presence_micros=_micros(collect.presence_interval),
         view_micros=_micros(min(collect.offsets_interval, collect.config_interval)),
         config_micros=_micros(collect.config_interval),
         snapshot_micros=_micros(min(collect.snapshot_interval, POLL_SNAPSHOT_SECONDS)),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, BrokerId, Micros
 from streaming.sources.polling.conduct import seconds
-from streaming.sources.polling.elections import LogEnds, election_of, is_from_outside, is_missing_records
-from streaming.sources.polling.fates import Fate, Fates, Finding, Step
-from streaming.sources.polling.view import Explanation
+from streaming.sources.polling.elections import SeenLogEnds, election_of, is_from_outside, is_missing_records
+from streaming.sources.polling.fates import Conclusion, Fate, Fates, Step
+from streaming.sources.polling.view import InferredCause
 
 if TYPE_CHECKING:
     from streaming.sources.polling.conduct import Listeners
@@ -36,8 +36,12 @@ class Causes:
         ends: of logs.
     """
 
-    def __init__(self, intervals: Intervals, listeners: Listeners, fates: Fates, ends: LogEnds) -> None:
+    def __init__(self, intervals: Intervals, listeners: Listeners, fates: Fates, ends: SeenLogEnds) -> None:
         self._intervals, self._listeners, self._fates, self._ends = intervals, listeners, fates, ends
+
+    def use(self, intervals: Intervals) -> None:
+        """Use other times of the cluster."""
+        self._intervals = intervals
 
     def is_clear(self, step: Step, now: Micros) -> bool:
         """Return whether nothing that may still be met would change the cause of a step."""
@@ -47,18 +51,18 @@ class Causes:
 
     def lost_by(self, step: Step, now: Micros) -> set[BrokerId]:
         """Return the brokers that a step removed because the controllers did not take them for alive."""
-        findings = {broker: self._fates.of(broker, step.since, step.until, now) for broker in step.left}
-        return {broker for broker, each in findings.items() if each and each.fate in (Fate.LOST, Fate.CUT_OFF)}
+        conclusions = {broker: self._fates.of(broker, step.since, step.until, now) for broker in step.left}
+        return {broker for broker, each in conclusions.items() if each and each.fate in (Fate.LOST, Fate.CUT_OFF)}
 
-    def explain(self, step: Step, now: Micros) -> Explanation | None:
+    def explain(self, step: Step, now: Micros) -> InferredCause | None:
         """Return the cause of a step, as far as it is known; None where nothing changed."""
         before, after = step.before, step.after
         if before is None:
-            return Explanation(Cause.CREATED)
+            return InferredCause(Cause.CREATED)
         if before._replace(offline=after.offline) == after:
             return None
         if set(before.replicas) != set(after.replicas) or before.reassignment != after.reassignment:
-            return Explanation(Cause.REASSIGNMENT)
+            return InferredCause(Cause.REASSIGNMENT)
         elected = election_of(step, self._listeners, self._ends)
         if elected is not None:
             return elected
@@ -72,7 +76,7 @@ class Causes:
         doubt += ", but has all that was seen" if has_all else ": it can have caught up, or lack acknowledged records"
         return "; ".join(filter(None, (because, doubt)))
 
-    def _removal(self, step: Step, now: Micros) -> Explanation:
+    def _removal(self, step: Step, now: Micros) -> InferredCause:
         whys = [self._why(step, broker, self._fates.of(broker, step.since, step.until, now)) for broker in step.left]
         because = "; ".join(dict.fromkeys(why.because for why in whys if why.because))
         causes = sorted(
@@ -81,25 +85,25 @@ class Causes:
         )
         if len(causes) == 1:
             return whys[0]._replace(because=because)
-        return Explanation(causes[0], Evidence.AMBIGUOUS, tuple(causes), because)
+        return InferredCause(causes[0], Evidence.AMBIGUOUS, tuple(causes), because)
 
-    def _why(self, step: Step, broker: BrokerId, finding: Finding | None) -> Explanation:
+    def _why(self, step: Step, broker: BrokerId, conclusion: Conclusion | None) -> InferredCause:
         """Return why one broker left the ISR."""
-        if finding is None:
-            return Explanation(Cause.UNKNOWN)
-        if finding.fate is Fate.GONE:
+        if conclusion is None:
+            return InferredCause(Cause.UNKNOWN)
+        if conclusion.fate is Fate.GONE:
             either = (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
-            return Explanation(Cause.FENCED, Evidence.AMBIGUOUS, either, finding.because)
-        if finding.fate in _OF_FATE:
-            return Explanation(_OF_FATE[finding.fate], because=finding.because)
+            return InferredCause(Cause.FENCED, Evidence.AMBIGUOUS, either, conclusion.because)
+        if conclusion.fate in _OF_FATE:
+            return InferredCause(_OF_FATE[conclusion.fate], because=conclusion.because)
         if broker in step.after.offline:
-            return Explanation(Cause.DIR_FAILURE, because=f"{finding.because}, and its replica is offline")
+            return InferredCause(Cause.DIR_FAILURE, because=f"{conclusion.because}, and its replica is offline")
         assert step.before is not None  # noqa: S101 - for the type checker
         if step.after.leader == NO_LEADER or step.after.leader != step.before.leader:
-            return Explanation(Cause.UNKNOWN, because=finding.because)
-        return self._lag(step, finding)
+            return InferredCause(Cause.UNKNOWN, because=conclusion.because)
+        return self._lag(step, conclusion)
 
-    def _lag(self, step: Step, finding: Finding) -> Explanation:
+    def _lag(self, step: Step, conclusion: Conclusion) -> InferredCause:
         """Return why a leader removed a follower that is listed: it stood still itself, or the follower lagged."""
         leader = self._listeners.of.get(step.after.leader)
         absence = None if leader is None else leader.absence_within(Micros(step.since - _AFTER_SILENCE), step.until)
@@ -107,15 +111,15 @@ class Causes:
             lasted = absence.until - absence.last_answer
             if 2 * lasted >= self._intervals.lag:
                 because = f"leader {step.after.leader} had not answered for {seconds(lasted)} just before"
-                return Explanation(Cause.LEADER_STALL, because=because)
-        return Explanation(Cause.LAG, because=finding.because)
+                return InferredCause(Cause.LEADER_STALL, because=because)
+        return InferredCause(Cause.LAG, because=conclusion.because)
 
 
-def _of_full_isr(step: Step) -> Explanation:
+def _of_full_isr(step: Step) -> InferredCause:
     """Return the cause of a step by which no broker left the ISR."""
     before, after = step.before, step.after
     assert before is not None  # noqa: S101 - for the type checker
     if before.leader == after.leader and set(before.isr) < set(after.isr):
-        return Explanation(Cause.EXPAND)
+        return InferredCause(Cause.EXPAND)
     is_preferred = after.leader == after.replicas[0] != before.leader and before.leader != UNSEEN_LEADER
-    return Explanation(Cause.PREFERRED_ELECTION if is_preferred else Cause.UNKNOWN)
+    return InferredCause(Cause.PREFERRED_ELECTION if is_preferred else Cause.UNKNOWN)

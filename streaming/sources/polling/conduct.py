@@ -56,7 +56,7 @@ class Absence:
 
 
 @dataclass(slots=True)
-class Listener:
+class ListenerConduct:
     """Conduct of the listener of one broker."""
 
     answered: Micros | None = None
@@ -124,7 +124,7 @@ class Listed(NamedTuple):
 class _Listing:
     is_listed: bool
     seen: Micros
-    """When a broker was asked that showed it last."""
+    """Time at which a broker was asked that showed it last."""
     changed: tuple[Micros, Micros] | None = None
     """Window of the last change."""
 
@@ -147,7 +147,7 @@ class Listeners:
     """
 
     def __init__(self) -> None:
-        self.of: dict[BrokerId, Listener] = {}
+        self.of: dict[BrokerId, ListenerConduct] = {}
         self.shared: frozenset[BrokerId] = frozenset()
         self.proxied: set[BrokerId] = set()
         self.awaiting: dict[BrokerId, Micros] = {}
@@ -157,9 +157,9 @@ class Listeners:
         self._is_disputed = False
         """Votes differ: each is counted until they agree again."""
 
-    def listener(self, broker: BrokerId) -> Listener:
+    def listener(self, broker: BrokerId) -> ListenerConduct:
         """Return the listener of a broker."""
-        return self.of.setdefault(broker, Listener())
+        return self.of.setdefault(broker, ListenerConduct())
 
     def at(self, addresses: Mapping[BrokerId, tuple[str, int]]) -> None:
         """Note the addresses of the brokers that are listed."""
@@ -173,7 +173,7 @@ class Listeners:
             self.awaiting.pop(broker, None)
             self._controller_answered = max(self._controller_answered, met.asked if met.content else 0)
         if met.how is Meeting.SILENT and self.awaiting.get(broker, 0) > self._controller_answered:
-            return []  # it may wait for a controller: nobody has heard of one since it was asked
+            return []  # it may wait for a controller: none has answered any broker since it was asked
         self.listener(broker).meet(met)
         if met.how is Meeting.SILENT and self.is_listed(broker) is False and met.ended - met.asked > _VOTE_LASTS:
             self.proxied.add(broker)
@@ -240,7 +240,7 @@ class Listeners:
         listing = self._listing.get(broker)
         return None if listing is None else listing.changed
 
-    def is_confirmed(self, broker: BrokerId, moment: Micros) -> bool:
+    def is_listed_since(self, broker: BrokerId, moment: Micros) -> bool:
         """Return whether other brokers that were asked after a moment list one."""
         return any(
             vote.asked >= moment and broker in vote.listed for voter, vote in self._votes.items() if voter != broker

@@ -23,12 +23,8 @@ from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, PermissionDenied
 from streaming.sources.polling.metadata import AddressRotation
 from streaming.sources.protocol.addresses import Address
-from streaming.sources.protocol.connection import (
-    CLUSTER_AUTHORIZATION_FAILED,
-    Resource,
-    ResourceConfig,
-    describe_configs,
-)
+from streaming.sources.protocol.config_messages import Resource, ResourceConfig, describe_configs
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED
 from streaming.sources.protocol.identity import require_cluster
 
 if TYPE_CHECKING:
@@ -37,7 +33,8 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import Micros
     from streaming.sources.permissions import Permission
     from streaming.sources.polling.view import ClusterView
-    from streaming.sources.protocol.connection import Connection, DescribedValue, Dial
+    from streaming.sources.protocol.config_messages import DescribedValue
+    from streaming.sources.protocol.connection import Connection, Dial
 
 # As Kafka numbers where a value comes from.
 _OWN: Final = 1

@@ -1,7 +1,7 @@
 """Elections between two answers about a partition: of a replica that may lack acknowledged records, or not. Pure.
 
 A leader from outside of the ISR and the eligible leader replicas (KIP-966) that were seen last may have caught up
-between the two answers. It cannot have, if nobody led, or if the leader before or itself did not answer meanwhile.
+between the two answers. It cannot have, if no broker led, or if the leader before or itself did not answer meanwhile.
 Else the logs decide: where the epoch of the leader before ends in the log of the new one (KIP-279), below an end that
 the former one had shown, records are missing.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER
 from streaming.sources.polling.conduct import SLOW
-from streaming.sources.polling.view import Explanation
+from streaming.sources.polling.view import InferredCause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from streaming.sources.polling.view import ClusterView
 
 
-class LogEnds:
+class SeenLogEnds:
     """Ends of logs that leaders have shown while they were the only replica in sync, and ends of their epochs.
 
-    Nobody else had to have what such a leader had, and it was committed at once, unless too few replicas were in sync
-    for writers who wait for all of them.
+    No other broker had to have what such a leader had, and it was committed at once, unless too few replicas were in
+    sync for writers who wait for all of them.
     """
 
     def __init__(self) -> None:
@@ -68,39 +68,41 @@ def is_from_outside(step: Step) -> bool:
     return set(before.replicas) == set(after.replicas) and after.leader not in (*before.isr, *before.elr)
 
 
-def is_missing_records(step: Step, ends: LogEnds) -> bool | None:
+def is_missing_records(step: Step, ends: SeenLogEnds) -> bool | None:
     """Return whether a new leader lacks what the one before had shown; None: unknown."""
     shown, end = ends.shown(step), ends.epoch_end(step)
     return None if shown is None or end is None else end < shown
 
 
-def election_of(step: Step, listeners: Listeners, ends: LogEnds) -> Explanation | None:  # noqa: PLR0911 - one per kind of election
-    """Return the cause of a step by which a broker leads that was not in the ISR, or nobody led before; else None."""
+def election_of(step: Step, listeners: Listeners, ends: SeenLogEnds) -> InferredCause | None:  # noqa: PLR0911 - one per kind of election
+    """Return the cause of a step by which a broker leads that was not in the ISR, or none led before; else None."""
     before, after = step.before, step.after
     if before is None or after.leader in (NO_LEADER, UNSEEN_LEADER, before.leader):
         return None
-    leader, nobody_led = after.leader, before.leader == NO_LEADER
+    leader, was_without = after.leader, before.leader == NO_LEADER
     if leader in before.isr:
         return (
-            Explanation(Cause.UNFENCED, because=f"broker {leader} is back, and was in the ISR") if nobody_led else None
+            InferredCause(Cause.UNFENCED, because=f"broker {leader} is back, and was in the ISR")
+            if was_without
+            else None
         )
     if leader in before.elr:
         because = f"broker {leader} was an eligible leader replica"
-        return Explanation(Cause.ELR_ELECTION, because=because) if nobody_led else None
+        return InferredCause(Cause.ELR_ELECTION, because=because) if was_without else None
     if before.last_known_elr == (leader,):
         either = (Cause.LAST_KNOWN_LEADER, Cause.UNCLEAN_ELECTION)
-        return Explanation(Cause.LAST_KNOWN_LEADER, Evidence.AMBIGUOUS, either)
+        return InferredCause(Cause.LAST_KNOWN_LEADER, Evidence.AMBIGUOUS, either)
     outside = f"broker {leader} leads, and was neither in the ISR {list(before.isr)} nor eligible to lead"
-    if nobody_led:
-        return Explanation(Cause.UNCLEAN_ELECTION, because=f"{outside}, while nobody led")
+    if was_without:
+        return InferredCause(Cause.UNCLEAN_ELECTION, because=f"{outside}, while no broker led")
     absent = [each for each in (before.leader, leader) if _was_absent(each, step.since, step.until, listeners)]
     if not absent and is_missing_records(step, ends):
         because = f"{outside}; the epoch before ends at {ends.epoch_end(step)} there, and {ends.shown(step)} was seen"
-        return Explanation(Cause.UNCLEAN_ELECTION, because=because)
+        return InferredCause(Cause.UNCLEAN_ELECTION, because=because)
     if not absent:
         return None
     because = f"{outside}; broker {absent[0]} did not answer meanwhile"
-    return Explanation(Cause.UNCLEAN_ELECTION, because=because)
+    return InferredCause(Cause.UNCLEAN_ELECTION, because=because)
 
 
 def _was_absent(broker: BrokerId, since: Micros, until: Micros, listeners: Listeners) -> bool:

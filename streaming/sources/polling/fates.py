@@ -1,4 +1,4 @@
-"""What a broker did that left ISRs, or is not listed any more: from when it answered, and who lists it. Pure."""
+"""Conclusions on a broker that left ISRs, or is not listed any more: from when it answered, and who lists it. Pure."""
 
 # Theory of operation
 #
@@ -31,7 +31,7 @@ from streaming.sources.polling.conduct import SLOW, Absence, seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming.sources.polling.conduct import Listener, Listeners
+    from streaming.sources.polling.conduct import ListenerConduct, Listeners
     from streaming.sources.polling.schedule import Intervals
     from streaming.sources.polling.view import PartitionView
 
@@ -39,7 +39,7 @@ ALIKE: Final = "a clean stop and a crash look alike here"
 _SECOND: Final = 1_000_000
 _REMEMBERED: Final = 30 * _SECOND
 _BEHIND: Final = 300_000
-"""What the broker that answers has read of the metadata is older than its answer by less than this (measured)."""
+"""Most by which the metadata that a broker has read are older than its answer (measured)."""
 
 
 class Step(NamedTuple):
@@ -54,7 +54,7 @@ class Step(NamedTuple):
 
     @property
     def left(self) -> tuple[BrokerId, ...]:
-        """The brokers that left the ISR, and the one that led last if nobody leads any more."""
+        """The brokers that left the ISR, and the one that led last if no broker leads any more."""
         if self.before is None:
             return ()
         left = tuple(broker for broker in self.before.isr if broker not in self.after.isr)
@@ -75,7 +75,7 @@ class Step(NamedTuple):
 
 
 class Fate(Enum):
-    """What a broker did."""
+    """The kinds of what a broker did."""
 
     STOPPED = auto()
     """It stopped cleanly, or begins to."""
@@ -91,8 +91,8 @@ class Fate(Enum):
     """It is listed, whether it answers or is silent."""
 
 
-class Finding(NamedTuple):
-    """What a broker did, and why one may think so."""
+class Conclusion(NamedTuple):
+    """Conclusion on a broker, and the evidence in words."""
 
     fate: Fate
     because: str
@@ -108,7 +108,7 @@ class _Leaving(NamedTuple):
 
 
 class Fates:
-    """What brokers did.
+    """Conclusions on brokers.
 
     Attributes:
         stopped: brokers that were found to stop cleanly, until they are listed again.
@@ -121,34 +121,40 @@ class Fates:
         self.stopped: set[BrokerId] = set()
         self.stalled_until: Micros | None = None
 
+    def use(self, intervals: Intervals) -> None:
+        """Use other times of the cluster."""
+        self._intervals = intervals
+
     def note(self, steps: Iterable[Step]) -> None:
         """Take steps for circumstances of each other."""
         self._steps.extend(steps)
         while self._steps and self._steps[0].until + _REMEMBERED < self._steps[-1].until:
             self._steps.popleft()
 
-    def of(self, broker: BrokerId, since: Micros, until: Micros, now: Micros) -> Finding | None:
+    def of(self, broker: BrokerId, since: Micros, until: Micros, now: Micros) -> Conclusion | None:
         """Return what a broker did that left ISRs, or ceased to be listed, within a window; None: not clear yet."""
         if broker in self.stopped:
-            return Finding(Fate.STOPPED, f"broker {broker} had begun to stop")
+            return Conclusion(Fate.STOPPED, f"broker {broker} had begun to stop")
         leaving = _Leaving(broker, since, until, is_late=now >= until + self._intervals.hold)
         listener = self._listeners.of.get(broker)
         if listener is None or listener.answered is None:
             is_gone = self._listeners.is_listed(broker) is False
             because = f"broker {broker} is not listed, and was never asked: {ALIKE}"
-            return Finding(Fate.GONE, because) if is_gone else Finding(Fate.RUNS, "")
+            if not is_gone and not leaving.is_late:
+                return None
+            return Conclusion(Fate.GONE, because) if is_gone else Conclusion(Fate.RUNS, "")
         absence = listener.absence_within(since, until) or (listener.absences[-1] if listener.is_absent else None)
         if absence is None:
-            finding = self._of_present(leaving)
+            conclusion = self._of_present(leaving)
         elif _is_before(absence, since):
-            finding = self._of_absent(leaving, absence)
+            conclusion = self._of_absent(leaving, absence)
         else:
-            finding = self._of_ended(leaving, absence, listener)
-        if finding is not None and finding.fate is Fate.STOPPED:
+            conclusion = self._of_ended(leaving, absence, listener)
+        if conclusion is not None and conclusion.fate is Fate.STOPPED:
             self.stopped.add(broker)
-        return finding
+        return conclusion
 
-    def _of_absent(self, leaving: _Leaving, absence: Absence) -> Finding | None:
+    def _of_absent(self, leaving: _Leaving, absence: Absence) -> Conclusion | None:
         """Return what a broker did that had not answered for a while when it left."""
         broker, since, until, is_late = leaving
         listeners = self._listeners
@@ -159,44 +165,44 @@ class Fates:
         if not listeners.is_trusted(broker):
             because += ", as far as can be seen through a proxy"
         if listeners.is_listed(broker) is False or is_process_gone or self._has_moved_from(broker, until):
-            return Finding(Fate.LOST, because)
-        if not listeners.is_confirmed(broker, until) and not is_late:
+            return Conclusion(Fate.LOST, because)
+        if not listeners.is_listed_since(broker, until) and not is_late:
             return None
-        return Finding(Fate.RUNS, because)
+        return Conclusion(Fate.RUNS, because)
 
-    def _of_ended(self, leaving: _Leaving, absence: Absence, listener: Listener) -> Finding | None:
+    def _of_ended(self, leaving: _Leaving, absence: Absence, listener: ListenerConduct) -> Conclusion | None:
         """Return what a broker did that answered until about the time at which it left, and then no more."""
         broker, _, until, is_late = leaving
         lasted = until - absence.last_answer
         if self._listeners.is_listed(broker) is False:
             if 3 * lasted > 2 * self._intervals.session:  # the window is too wide to say which came first
                 because = f"broker {broker} answered last {seconds(lasted)} before it was seen to have left: {ALIKE}"
-                return Finding(Fate.GONE, because)
-            return Finding(Fate.STOPPED, f"broker {broker} answered until it had left, then no more")
+                return Conclusion(Fate.GONE, because)
+            return Conclusion(Fate.STOPPED, f"broker {broker} answered until it had left, then no more")
         if self._has_moved_from(broker, until):
-            return Finding(Fate.STOPPED, f"broker {broker} answered until it led nothing any more, then no more")
+            return Conclusion(Fate.STOPPED, f"broker {broker} answered until it led nothing any more, then no more")
         if not is_late:
             return None
         if listener.is_absent and absence.is_process_gone and self._listeners.is_trusted(broker):
-            return Finding(Fate.BROKE, f"the process of broker {broker} ended while it was listed")
-        return Finding(Fate.RUNS, f"broker {broker} does not answer, and is listed")
+            return Conclusion(Fate.BROKE, f"the process of broker {broker} ended while it was listed")
+        return Conclusion(Fate.RUNS, f"broker {broker} does not answer, and is listed")
 
-    def _of_present(self, leaving: _Leaving) -> Finding | None:
+    def _of_present(self, leaving: _Leaving) -> Conclusion | None:
         """Return what a broker did that answers all the time."""
         broker, since, until, is_late = leaving
         if self._listeners.is_listed(broker) is False:
             because = f"broker {broker} answers, and the others do not list it"
-            return Finding(Fate.CUT_OFF, because) if is_late else None
-        if not self._listeners.is_confirmed(broker, until) and not is_late:
+            return Conclusion(Fate.CUT_OFF, because) if is_late else None
+        if not self._listeners.is_listed_since(broker, until) and not is_late:
             return None
         if self._is_after_stall(since, until):
-            return Finding(Fate.CUT_OFF, f"broker {broker} answers, and the controller had stood still")
+            return Conclusion(Fate.CUT_OFF, f"broker {broker} answers, and the controller had stood still")
         if not self._has_moved_from(broker, until):
-            return Finding(Fate.RUNS, f"broker {broker} answers and is listed")
+            return Conclusion(Fate.RUNS, f"broker {broker} answers and is listed")
         if any(step.until > until and step.is_joined_by(broker) for step in self._steps):
-            return Finding(Fate.CUT_OFF, f"broker {broker} answers, and was out of its ISRs for a moment")
+            return Conclusion(Fate.CUT_OFF, f"broker {broker} answers, and was out of its ISRs for a moment")
         because = f"broker {broker} answers and is listed, and leads nothing any more"
-        return Finding(Fate.STOPPED, because) if is_late else None
+        return Conclusion(Fate.STOPPED, because) if is_late else None
 
     def _is_after_stall(self, since: Micros, until: Micros) -> bool:
         """Return whether the controller resumed within a window, or just before."""

@@ -36,7 +36,7 @@ from streaming.contracts.observations import (
 )
 from streaming.sources.polling.causes import Causes
 from streaming.sources.polling.conduct import Listed, Listeners
-from streaming.sources.polling.elections import LogEnds, is_from_outside
+from streaming.sources.polling.elections import SeenLogEnds, is_from_outside
 from streaming.sources.polling.fates import Fates, Step
 from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
 from streaming.sources.polling.schedule import Intervals, Schedule
@@ -55,14 +55,16 @@ from streaming.sources.polling.view import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streaming.sources.polling.view import Explanation
+    from streaming.sources.polling.view import InferredCause
 
 _BLIND: Final = Micros(60_000_000)
 """Views that are further apart are not merely slow: changes may have been missed."""
+_LATE: Final = Micros(10_000_000)
+"""Longer than a broker takes to read the metadata after its start."""
 
 
-class _Known(NamedTuple):
-    """When a partition was asked about last, when the answer came, and of which broker."""
+class _Answered(NamedTuple):
+    """Times of the last question about a partition and of the answer, and the broker that gave it."""
 
     asked: Micros
     ended: Micros
@@ -71,7 +73,7 @@ class _Known(NamedTuple):
 
 @dataclass(slots=True)
 class _Report:
-    """What is to be published of one answer: of a view, of partitions, of a broker or of the controller."""
+    """Content of one answer that is to be published: of a view, of partitions, of a broker or of the controller."""
 
     asked: Micros
     ended: Micros
@@ -102,15 +104,16 @@ class Inference:
         self._listeners = Listeners()
         self._schedule = Schedule(self.intervals, self._listeners)
         self._fates = Fates(self.intervals, self._listeners)
-        self._ends = LogEnds()
+        self._ends = SeenLogEnds()
         self._causes = Causes(self.intervals, self._listeners, self._fates, self._ends)
         self._reported_stopped: set[BrokerId] = set()
         self._away: set[BrokerId] = set()
         self._pending: dict[tuple[str, int], tuple[PartitionView, int]] = {}
+        self._replaced: dict[tuple[str, int], tuple[PartitionView, Micros]] = {}
         self._quorum_asked: Micros | None = None
         self._view: ClusterView | None = None
-        self._viewed = _Known(Micros(0), Micros(0), -1)
-        self._known: dict[tuple[str, int], _Known] = {}
+        self._viewed = _Answered(Micros(0), Micros(0), -1)
+        self._answered: dict[tuple[str, int], _Answered] = {}
         self._reports: deque[_Report] = deque()
         self._quorum: QuorumLeader | None = None
         self._quorum_answered: Micros | None = None
@@ -129,7 +132,7 @@ class Inference:
 
     @property
     def next_at(self) -> Micros:
-        """When a question is due, or something held is to be published."""
+        """Time at which a question is due, or something held is to be published."""
         held = [self._reports[0].ended + self.intervals.hold] if self._reports else []
         return Micros(min((self._schedule.next_at, *held)))
 
@@ -149,7 +152,7 @@ class Inference:
             self._lead(met, met.content)
         elif met.question.ask is Ask.PARTITIONS and met.how is Meeting.ANSWERED and met.content is not None:
             assert not isinstance(met.content, Presence | QuorumLeader)  # noqa: S101 - for the type checker
-            self._compare_some(met.content, _Known(met.asked, met.ended, met.question.broker))  # type: ignore[arg-type]
+            self._compare_some(met.content, _Answered(met.asked, met.ended, met.question.broker))  # type: ignore[arg-type]
 
         elif met.content is not None and self._view is not None and met.how is Meeting.ANSWERED:
             self._note_ends(met, self._view)
@@ -191,7 +194,7 @@ class Inference:
         """
         if self._view is not None and self._view.cluster_id != view.cluster_id:
             self._forget_cluster()
-        before, known = self._view, _Known(asked, ended, view.answered_by)
+        before, answered = self._view, _Answered(asked, ended, view.answered_by)
         self._missed_changes |= before is not None and ended - self._viewed.ended > max(_BLIND, 2 * self.intervals.poll)
         last = before or remembered
         is_new_log = last is not None and goes_back(last, view)
@@ -200,56 +203,54 @@ class Inference:
         self._listeners.at(after.brokers)
         changes = self._listeners.vote(view.answered_by, (*view.brokers, *view.unseen), asked, ended)
         self._reports += (_Report(change.since, change.until, listed=change) for change in changes)
-        steps = () if before is None else tuple(self._steps(before, after, known))
+        steps = () if before is None else tuple(self._steps(before, after, answered))
         reason = self._reason(before, after, ended)
         report = _Report(asked if before is None else self._viewed.asked, ended, steps, before, after, reason)
         report.is_view, report.is_new_log = True, is_new_log
         report.deleted = () if last is None else tuple(deleted_topics(last, view))
         self._reports.append(report)
-        self._view, self._viewed, self._known = after, known, {}
+        self._view, self._viewed, self._answered = after, answered, {}
+        self._replaced = {key: each for key, each in self._replaced.items() if ended - each[1] < _LATE}
         self._noted(steps, ended)
 
     def _with_newer(self, before: ClusterView, view: ClusterView, asked: Micros) -> ClusterView:
         """Keep what partitions are known to be by answers that were asked for later, unless their epoch is higher."""
         topics = {**view.topics}
-        for (topic, number), known in self._known.items():
+        for (topic, number), answered in self._answered.items():
             new = topics.get(topic, {}).get(number)
-            if new is None or known.ended <= asked or before.topic_ids.get(topic) != view.topic_ids.get(topic):
+            if new is None or answered.ended <= asked or before.topic_ids.get(topic) != view.topic_ids.get(topic):
                 continue
             old = before.topics[topic][number]
             if (new.leader_epoch or 0) <= (old.leader_epoch or 0):
                 topics[topic] = {**topics[topic], number: old._replace(reassignment=new.reassignment)}
         return replace(view, topics=topics)
 
-    def _compare_some(self, topics: Mapping[str, Mapping[int, PartitionView]], known: _Known) -> None:
+    def _compare_some(self, topics: Mapping[str, Mapping[int, PartitionView]], answered: _Answered) -> None:
         before = self._view
-        if before is None or self._listeners.is_listed(BrokerId(known.by)) is False:
+        if before is None or self._listeners.is_listed(BrokerId(answered.by)) is False:
             return
         changed: dict[str, dict[int, PartitionView]] = {}
-        for topic, parts in topics.items():
-            for number, answered in parts.items():
-                old = before.topics.get(topic, {}).get(number)
-                if old is None or topic in before.hidden:
-                    continue
-                if answered == old:
-                    self._known[topic, number] = known
-                    continue
-                new = self._comparable(old, answered, before)
-                if new is None or self._is_older((topic, number), old, new, known):
-                    continue
-                if new != old:
-                    changed.setdefault(topic, dict(before.topics[topic]))[number] = new
-                else:
-                    self._known[topic, number] = known
+        for topic, number, said in _each(topics):
+            old = before.topics.get(topic, {}).get(number)
+            if old is None or topic in before.hidden:
+                continue
+            new = said if said == old else self._comparable(old, said, before)
+            if new is None or self._is_older((topic, number), old, new, answered):
+                continue
+            if new != old:
+                changed.setdefault(topic, dict(before.topics[topic]))[number] = new
+            else:
+                self._answered[topic, number] = answered
+                self._pending.pop((topic, number), None)
         if changed:
             after = replace(before, topics={**before.topics, **changed})
-            steps = tuple(self._steps(before, after, known))
+            steps = tuple(self._steps(before, after, answered))
             self._view = after
             for step in steps:
-                self._known[step.topic, step.number] = known
-            asked = min((step.since for step in steps), default=known.asked)
-            self._reports.append(_Report(asked, known.ended, steps, before, after))
-            self._noted(steps, known.ended)
+                self._answered[step.topic, step.number] = answered
+            asked = min((step.since for step in steps), default=answered.asked)
+            self._reports.append(_Report(asked, answered.ended, steps, before, after))
+            self._noted(steps, answered.ended)
 
     def _comparable(self, old: PartitionView, new: PartitionView, view: ClusterView) -> PartitionView | None:
         """Return an answer as a view would have it; None where it says less."""
@@ -259,22 +260,25 @@ class Inference:
             new = new._replace(elr=(), last_known_elr=())
         return new._replace(isr=in_order(new.isr, new.replicas), reassignment=old.reassignment)
 
-    def _is_older(self, key: tuple[str, int], old: PartitionView, new: PartitionView, known: _Known) -> bool:
+    def _is_older(self, key: tuple[str, int], old: PartitionView, new: PartitionView, answered: _Answered) -> bool:
         """Return whether an answer may be from before what is known: brokers follow the metadata at their own pace.
 
         One that is cut off from the controllers repeats what it saw last. So if an ISR grew, or a leader is there
-        again, another broker has to agree, unless what is known is of the same one.
+        again, another broker has to agree, unless what is known is of the same one. So it has to if an ISR is again
+        what it was just before: one that was started again may not have read yet that it is in sync.
         """
-        last = self._known.get(key, self._viewed)
+        last = self._answered.get(key, self._viewed)
         if old.leader_epoch is not None and new.leader_epoch is not None and new.leader_epoch != old.leader_epoch:
             return new.leader_epoch < old.leader_epoch
         is_grown = not set(new.isr) <= set(old.isr) or (old.leader == NO_LEADER != new.leader)
-        if known.by == last.by or not is_grown:
-            return known.asked < last.asked
-        agreed, self._pending[key] = self._pending.get(key), (new, known.by)
-        return known.asked < last.ended or agreed is None or agreed[0] != new or agreed[1] == known.by
+        was, until = self._replaced.get(key, (None, Micros(0)))
+        is_back = was == new and answered.asked - until < _LATE
+        if answered.by == last.by or not (is_grown or is_back):
+            return answered.asked < last.asked
+        agreed, self._pending[key] = self._pending.get(key), (new, answered.by)
+        return answered.asked < last.ended or agreed is None or agreed[0] != new or agreed[1] == answered.by
 
-    def _steps(self, before: ClusterView, after: ClusterView, known: _Known) -> Iterator[Step]:
+    def _steps(self, before: ClusterView, after: ClusterView, answered: _Answered) -> Iterator[Step]:
         for topic, parts in after.topics.items():
             old = before.topics.get(topic)
             if parts is old or topic in after.hidden:
@@ -285,12 +289,13 @@ class Inference:
                 was = comparable((old or {}).get(number) if is_same else None, new, before, after)
                 if was == new or is_first:
                     continue
-                since = self._known.get((topic, number), self._viewed).asked
-                yield Step(topic, number, was, new, since, known.ended)
+                since = self._answered.get((topic, number), self._viewed).asked
+                yield Step(topic, number, was, new, since, answered.ended)
 
     def _noted(self, steps: tuple[Step, ...], ended: Micros) -> None:
         """Note steps as circumstances of each other, and ask more often while there are some."""
         self._fates.note(steps)
+        self._replaced |= {(step.topic, step.number): (step.before, ended) for step in steps if step.before is not None}
         for step in steps:
             if is_from_outside(step) and step.before is not None and step.before.leader_epoch is not None:
                 key = step.topic, step.number, step.before.leader_epoch
@@ -354,7 +359,11 @@ class Inference:
         return [*before, *steps, *after] or ([Heartbeat(**envelope)] if report.is_view else [])
 
     def _full(
-        self, report: _Report, view: ClusterView, explained: Mapping[Step, Explanation | None], envelope: dict[str, Any]
+        self,
+        report: _Report,
+        view: ClusterView,
+        explained: Mapping[Step, InferredCause | None],
+        envelope: dict[str, Any],
     ) -> list[Observation]:
         assert report.reason is not None  # noqa: S101 - for the type checker
         unlisted = {broker for broker in view.brokers if self._listeners.is_listed(broker) is False}
@@ -432,6 +441,13 @@ class Inference:
         """Send a full report with the next view."""
         self._full_due = Micros(0)
 
+    def use_times(self, *, session: Micros | None = None, lag: Micros | None = None) -> None:
+        """Use the configured times of the cluster, as far as they are known."""
+        before = self.intervals
+        self.intervals = before._replace(session=session or before.session, lag=lag or before.lag)
+        self._fates.use(self.intervals)
+        self._causes.use(self.intervals)
+
     def miss_changes(self) -> None:
         """Note that changes may have been missed since the last view, which the next full report says."""
         self._missed_changes = True
@@ -439,3 +455,9 @@ class Inference:
     def _forget_cluster(self) -> None:
         """Forget all: nothing that was seen before is of this cluster."""
         self.__init__(self._name, self._cluster, self.intervals)  # type: ignore[misc]
+
+
+def _each(topics: Mapping[str, Mapping[int, PartitionView]]) -> Iterator[tuple[str, int, PartitionView]]:
+    for topic, parts in topics.items():
+        for number, view in parts.items():
+            yield topic, number, view

@@ -81,7 +81,7 @@ class QuorumLeader(NamedTuple):
 Partitions: TypeAlias = "Mapping[str, Mapping[int, PartitionView]]"
 Offsets: TypeAlias = "Mapping[tuple[str, int], int]"
 Content: TypeAlias = "Presence | QuorumLeader | Partitions | Offsets"
-"""Of PRESENCE, QUORUM, PARTITIONS by topic and number; of LOG_ENDS and EPOCH_ENDS offsets by topic and number."""
+"""Content of PRESENCE, QUORUM, PARTITIONS by topic and number; offsets of LOG_ENDS and EPOCH_ENDS likewise."""
 
 
 class Met(NamedTuple):

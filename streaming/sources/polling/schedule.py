@@ -57,13 +57,13 @@ _BURST: Final = 4
 _UNTOUCHED: Final = 4
 """Rank of what is healthy and on no broker that misbehaves."""
 _CHEAP: Final = 20_000
-"""Bytes of answers about such partitions, beyond the first moments: what goes on may show there, too."""
+"""Bytes of answers about such partitions, beyond the first moments: a change may show there, too."""
 _BROKERS_ASKED: Final = 3
 """Brokers that are asked about partitions at once, each about others."""
 
 
 class Schedule:
-    """When which question is due; one of a kind is open to a broker at a time."""
+    """Times of the questions; one of a kind is open to a broker at a time."""
 
     def __init__(self, intervals: Intervals, listeners: Listeners) -> None:
         self._intervals, self._listeners = intervals, listeners
@@ -146,12 +146,12 @@ class Schedule:
         self._epoch_ends.setdefault(leader, []).append(epoch)
 
     def _wanted_epoch_ends(self) -> Iterator[Question]:
-        wanted, self._epoch_ends = self._epoch_ends, {}
-        for leader, epochs in wanted.items():
+        due, self._epoch_ends = self._epoch_ends, {}
+        for leader, epochs in due.items():
             yield Question(Ask.EPOCH_ENDS, leader, tuple(epochs[:_MOST_ENDS]))
 
     def _log_ends(self, now: Micros, view: ClusterView) -> Iterator[Question]:
-        """Ask the leaders that are alone in sync where their logs end: what they have, nobody else may have."""
+        """Ask the leaders that are alone in sync where their logs end: no other broker may have what they have."""
         if now < self._ends_due:
             return
         self._ends_due = Micros(now + (2 * self._intervals.hot if now < self._hot_until else self._intervals.poll))

@@ -1,7 +1,7 @@
 """Polls the brokers: the primary source where the metadata log is not authorised, else a second one.
 
-Nothing blocks on one broker: threads read the metadata, the configurations and the reassignments, and a poll returns
-the responses that have arrived.
+Nothing blocks on one broker: threads read the metadata, the configurations and the reassignments, another one watches
+every broker, and a poll returns what follows from the responses that have arrived.
 """
 
 from __future__ import annotations
@@ -11,37 +11,37 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.contracts.identifiers import NO_LEADER, ClusterId, Micros, TopicId
-from streaming.contracts.observations import Heartbeat, Observation, SnapshotReason, SourceKind
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros, TopicId
+from streaming.contracts.observations import ConfigObserved, Observation, SourceKind
 from streaming.errors import ConnectionRefused, IsrwatchError
 from streaming.sources import checkpoint
 from streaming.sources.permissions import PROBE_PREFIX, MissingPermissions, Probe, addressed, grantee_of, unanswered
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.configs import ConfigsRound, DescribedConfigs
+from streaming.sources.polling.inference import Inference
+from streaming.sources.polling.inquiry import Meeting
 from streaming.sources.polling.metadata import MetadataRound, TimedView
 from streaming.sources.polling.reassignments import ReassignmentsRound
-from streaming.sources.polling.view import (
-    ClusterView,
-    PartitionView,
-    deleted_topics,
-    goes_back,
-    has_same_members,
-    snapshot,
-    steps,
-)
+from streaming.sources.polling.schedule import Intervals
+from streaming.sources.polling.view import ClusterView, PartitionView, deleted_topics
+from streaming.sources.polling.watch import Watch
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
 from streaming.sources.protocol.security import from_client
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from streaming.sources.polling.inquiry import Met
     from streaming.sources.protocol.addresses import Peers
 
 HOUR: Final = Micros(3_600_000_000)
+SECOND: Final = Micros(1_000_000)
 _MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
+_BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow
+_TIMES: Final = {"broker.session.timeout.ms": "session", "replica.lag.time.max.ms": "lag"}
 _AWAITED: Final = 300_000  # then configurations are asked for that could not be while others were outstanding
 
 
@@ -49,7 +49,8 @@ class AdminSource:
     """Reads metadata and configurations from a cluster's brokers.
 
     As the primary source (``SourceKind.POLL``) it reports every partition that changed between two polls, with the time
-    window of the change. It sends a full report at the start, after failed polls, when a topic or a broker was added or
+    window of the change, and watches how each broker behaves meanwhile: what follows from it is inferred
+    (:mod:`inference`). It sends a full report at the start, after failed polls, when a topic or a broker was added or
     removed, and every ``snapshot_micros``. Otherwise (``SourceKind.NONE``) it reports configurations only, unless the
     primary source is not whole or is silent: then it polls in its place, and begins with a full report.
 
@@ -61,6 +62,7 @@ class AdminSource:
         poll_micros: interval of polls of the metadata.
         view_micros: the same while another source is the primary one: which topics and brokers there are.
         config_micros: interval of polls of configurations.
+        presence_micros: interval at which each broker is asked whether it is there, by the primary source.
         source_kind: ``POLL`` (primary source) or ``NONE``.
         is_primary_current: whether the primary source of the cluster knows the state, and still reads; asked each time.
         report: takes one line for the user.
@@ -85,6 +87,7 @@ class AdminSource:
         view_micros: Micros,
         config_micros: Micros,
         source_kind: SourceKind,
+        presence_micros: Micros = SECOND,
         snapshot_micros: Micros = HOUR,
         request_seconds: float = 5.0,
         is_primary_current: Callable[[], bool] = lambda: True,
@@ -101,7 +104,8 @@ class AdminSource:
         self._servers = bootstrap_servers
         self._grantee = grantee_of(bootstrap_servers, client)
         is_primary = source_kind is SourceKind.POLL
-        self._reports = PolledReports(name, poll_micros=poll_micros, snapshot_micros=snapshot_micros)
+        intervals = Intervals(poll=poll_micros, presence=presence_micros, full_report=snapshot_micros)
+        self._inference = Inference(name, cluster, intervals)
         self._epochs = SeenEpochs(epochs)
         self._metadata_due = Timer(poll_micros if is_primary else self._view_micros)
         self._configs_due = Timer(config_micros)
@@ -111,8 +115,12 @@ class AdminSource:
         self._described = DescribedConfigs(dial, servers, name=name, seconds=request_seconds)
         reassignments = ReassignmentsRound(dial, name=name, seconds=request_seconds)
         brokers = ConnectedBrokers(dial, cluster=cluster, seconds=request_seconds)
+        self._watch = Watch(dial, name=name)
+        self._hastened, self._absent = Timer(poll_micros), set[BrokerId]()
         probe = Probe(f"{probe_prefix}topic")
         self._metadata = MetadataRound(brokers, servers, reassignments, name=name, seconds=request_seconds, probe=probe)
+        self._skew: int | None = None
+        self._awaits_view = True
         self._answers: tuple[str, ...] = ()
         self._last: TimedView | None = None
         self._refusal: ConnectionRefused | None = None
@@ -124,7 +132,7 @@ class AdminSource:
         Raises:
             ConnectionRefused: no broker responds, or a permission is missing; the latter is raised once.
         """
-        skew = now - monotonic()
+        skew = self._skew_at(now)
         until = monotonic() + _MAX_BLOCK
         while True:
             moment = Micros(monotonic() + skew)
@@ -136,6 +144,13 @@ class AdminSource:
             self._raise_refusal()
             if not self._wait(until):
                 return []
+
+    def _skew_at(self, now: Micros) -> int:
+        """Return the wall clock minus the monotonic one, which stands still while the machine is suspended."""
+        before, self._skew = self._skew, now - monotonic()
+        if before is not None and self._skew - before > _BLIND_MICROS:
+            self._inference.miss_changes()
+        return self._skew
 
     @property
     def is_primary(self) -> bool:
@@ -154,7 +169,7 @@ class AdminSource:
 
     def request_full_report(self) -> None:
         """Send a full report with the next poll of the metadata, and every configuration with the next ones."""
-        self._reports.expire()
+        self._inference.expire()
         self._everything_due.expire()
 
     def acknowledge(self) -> None:
@@ -164,6 +179,7 @@ class AdminSource:
 
     def close(self) -> None:
         """Close the connections; a request in flight ends by its own timeout."""
+        self._watch.close()
         self._metadata.close()
         self._described.close()
 
@@ -184,18 +200,52 @@ class AdminSource:
 
     def _take(self, now: Micros, skew: int) -> list[Observation]:
         """Return the observations of every response that has arrived."""
-        observations = self._take_metadata(now, skew)
+        observations = self._take_metadata(now)
+        if self._kind is SourceKind.POLL:
+            observations += self._watched(skew)
         if self._last is not None:
-            observations += self._configs.take(self._envelope(self._last.view, now), now)
+            configs = self._configs.take(self._envelope(self._last.view, now), now)
+            self._learn_times(configs)
+            observations += configs
         return observations
 
-    def _take_metadata(self, now: Micros, skew: int) -> list[Observation]:
+    def _learn_times(self, configs: Iterable[Observation]) -> None:
+        """Let what is inferred follow the configured times of the cluster."""
+        for each in configs:
+            if isinstance(each, ConfigObserved) and each.key in _TIMES and (each.value or "").isdecimal():
+                self._inference.use_times(**{_TIMES[each.key]: Micros(int(each.value or 0) * 1_000)})
+
+    def _watched(self, skew: int) -> list[Observation]:
+        """Let what was met count, ask what is due, and return what follows from all that was seen so far.
+
+        Nothing is said before a view is there: a full report is the first that a source says which stands in.
+        """
+        if self._awaits_view:
+            return []
+        for met in self._watch.take():
+            self._inference.meet(met)
+            if self._is_news(met) and self._hastened.take_due(monotonic()):
+                self._metadata_due.expire()
+        if monotonic() >= self._inference.next_at:
+            self._watch.ask(self._inference.questions(monotonic()))
+        return self._inference.take(monotonic(), skew)
+
+    def _is_news(self, met: Met) -> bool:
+        """Return whether a broker ceased to answer, or answers again: then the metadata are asked for at once."""
+        broker, before = met.question.broker, len(self._absent)
+        if met.how is Meeting.ANSWERED:
+            self._absent.discard(broker)
+        elif met.how in {Meeting.REFUSED, Meeting.CLOSED, Meeting.UNREACHABLE}:
+            self._absent.add(broker)
+        return len(self._absent) != before
+
+    def _take_metadata(self, now: Micros) -> list[Observation]:
         before = self._last
         try:
             read = self._metadata.take(None if before is None else before.view, self._epochs.before)
         except ConnectionRefused as failure:
             self._refusal = failure if isinstance(failure, ServiceRefused) else unanswered(self._servers, failure)
-            self._reports.miss_changes()
+            self._inference.miss_changes()
             self._metadata_due.expire()
             return []
         recheck = self._metadata.recheck_after()
@@ -203,25 +253,20 @@ class AdminSource:
             self._metadata_due.hasten(monotonic() + recheck)
         if read is None:
             return []
-        self._last = read
+        self._last, self._awaits_view = read, False
         if before is not None and before.view.cluster_id != read.view.cluster_id:
             before = None  # nothing that was seen before is of this cluster
             self._configs = ConfigsRound()
             self.request_full_report()
         if before is None or before.view.topic_ids != read.view.topic_ids:
             self._configs_due.expire()
-        return self._reported(before, read, now, skew)
-
-    def _reported(self, before: TimedView | None, read: TimedView, now: Micros, skew: int) -> list[Observation]:
-        """Return what is reported of a view: with a primary source only that topics have lost their values."""
-        is_primary = self._kind is SourceKind.POLL
-        window = self._reports.window((before or read).began + skew, read.ended + skew) if is_primary else {}
-        envelope = {**self._envelope(read.view, now), **window}
-        seen = None if before is None else before.view
-        last = seen or self._epochs.before
+        self._inference.view(read.view, read.began, read.ended, self._epochs.before)
+        self._watch.look_at(read.view)
+        if self._kind is not SourceKind.POLL:
+            self._inference.take(Micros(monotonic() + HOUR), 0)  # the primary source reports it
+        last = self._epochs.before if before is None else before.view
         deleted = [] if last is None else [name for name, _ in deleted_topics(last, read.view)]
-        unset = self._configs.forget(deleted, envelope)
-        return unset + self._reports.of(seen, self._epochs.before, read.view, envelope) if is_primary else unset
+        return self._configs.forget(deleted, self._envelope(read.view, now))
 
     def _stand_in(self) -> None:
         """Poll while the primary source is not current, which begins with a full report; stop when it is again."""
@@ -232,8 +277,10 @@ class AdminSource:
                 if kind is SourceKind.POLL
                 else f"{self.name}: the metadata log is read again"
             )
-            self._kind = kind
-            self._reports.miss_changes()
+            self._kind, self._awaits_view = kind, True
+            self._inference.miss_changes()
+            if kind is not SourceKind.POLL:
+                self._watch.rest()
             self._metadata_due.period = self._poll_micros if kind is SourceKind.POLL else self._view_micros
             self._metadata_due.expire()
 
@@ -269,86 +316,15 @@ class AdminSource:
         timers = [self._metadata_due] if self._last is None else [self._metadata_due, self._configs_due]
         due = min(timer.next_at for timer in timers) - now
         pending = [*self._metadata.pending(), *self._configs.pending()]
+        if self._kind is SourceKind.POLL:
+            due = min(due, self._inference.next_at - now)
+            pending += self._watch.pending()
         seconds = max(1_000, min(left, due)) / 1_000_000
         if pending:
             wait(pending, timeout=seconds, return_when=FIRST_COMPLETED)
         else:
             time.sleep(seconds)
         return True
-
-
-# Reports of a poller from the views that it reads: what has changed, or everything. Depends on views and timers.
-
-
-_BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow
-
-
-class PolledReports:
-    """Begins with a full report, which is sent again when it is due, or when only that can show what has changed."""
-
-    def __init__(self, name: str, *, poll_micros: Micros, snapshot_micros: Micros) -> None:
-        self._name = name
-        self._full_due = Timer(snapshot_micros)
-        self._blind_after = max(_BLIND_MICROS, 2 * poll_micros)
-        self._until = 0
-        self._missed_changes = False
-
-    def expire(self) -> None:
-        """Send a full report next."""
-        self._full_due.expire()
-
-    def miss_changes(self) -> None:
-        """Note that changes may have been missed since the last view, which the next full report says."""
-        self._missed_changes = True
-
-    def window(self, began: int, ended: int) -> dict[str, Micros]:
-        """Return between which times happened what a view shows that was not reported yet.
-
-        Invariant: a change happened after the request of the previous view and before the response of this one.
-        """
-        # When the clock is set back, a change must not become older than those reported before.
-        start, end = self._until, max(ended, self._until + 1)
-        # A machine that was suspended noticed no failure: its polls are as far apart as if they had failed.
-        self._missed_changes |= end - start > self._blind_after
-        self._until = end
-        return {"occurred_not_before": Micros(min(max(began, start), end)), "occurred_not_after": Micros(end)}
-
-    def of(
-        self, before: ClusterView | None, remembered: ClusterView | None, view: ClusterView, envelope: Mapping[str, Any]
-    ) -> list[Observation]:
-        """Return what differs from the previous view, or everything.
-
-        Args:
-            before: the previous view, if there is one.
-            remembered: what is compared with the first view: topics and leader epochs that an earlier collector polled.
-            view: this one.
-            envelope: what every observation says, with the :meth:`window`.
-        """
-        last = before or remembered
-        is_new_log = last is not None and goes_back(last, view)
-        deleted = [] if last is None else deleted_topics(last, view)
-        self._missed_changes |= is_new_log
-        reason = self._reason(before, view)
-        if before is not None and reason is None:
-            return steps(before, view, envelope) or [Heartbeat(**envelope)]
-        self._missed_changes = False
-        return snapshot(
-            before,
-            view,
-            envelope,
-            snapshot_id=f"{self._name}/{envelope['occurred_not_after']}",
-            reason=reason or SnapshotReason.START,
-            is_new_log=is_new_log,
-            deleted=deleted,
-        )
-
-    def _reason(self, before: ClusterView | None, view: ClusterView) -> SnapshotReason | None:
-        is_due = self._full_due.take_due(monotonic())
-        if before is None:
-            return SnapshotReason.START
-        if self._missed_changes:
-            return SnapshotReason.HISTORY_LOST
-        return SnapshotReason.PERIODIC if is_due or not has_same_members(before, view) else None
 
 
 # The topics and leader epochs that were polled last, in a file: for what happens while no collector runs.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming.errors import ConnectionRefused
-from streaming.sources.protocol.connection import Resource, describe_configs
+from streaming.sources.protocol.config_messages import Resource, describe_configs
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -203,11 +203,11 @@ def steps(before: ClusterView, after: ClusterView, envelope: Mapping[str, Any]) 
     ]
 
 
-Explained: TypeAlias = "Mapping[tuple[str, int], Explanation | None]"
+Explained: TypeAlias = "Mapping[tuple[str, int], InferredCause | None]"
 """Causes of steps, by topic and number of the partition."""
 
 
-class Explanation(NamedTuple):
+class InferredCause(NamedTuple):
     """A cause, its evidence, the possible causes where that is ambiguous, and the evidence in words."""
 
     cause: Cause
@@ -242,22 +242,7 @@ def snapshot(  # noqa: PLR0913 - what its markers say
     listed = {broker: address for broker, address in after.brokers.items() if broker not in fenced}
     return [
         SnapshotBegin(**envelope, snapshot_id=snapshot_id, reason=reason, is_new_log=is_new_log),
-        *(
-            BrokerObserved(
-                **envelope,
-                in_snapshot=True,
-                broker=broker,
-                host=host,
-                port=port,
-                rack=after.racks.get(broker),
-                in_controlled_shutdown=broker in stopping or None,
-            )
-            for broker, (host, port) in listed.items()
-        ),
-        *(
-            BrokerObserved(**envelope, in_snapshot=True, broker=broker, unseen=True)
-            for broker in sorted(after.unseen.difference(after.brokers))
-        ),
+        *_brokers(after, listed, inside, stopping),
         *(observed for observed in partitions if observed.cause is not None),
         *in_blocks(partitions),
         *(TopicRemoved(**envelope, topic_id=topic_id, topic=topic) for topic, topic_id in deleted if is_partial),
@@ -272,6 +257,26 @@ def snapshot(  # noqa: PLR0913 - what its markers say
     ]
 
 
+def _brokers(
+    view: ClusterView,
+    listed: Mapping[BrokerId, tuple[str, int]],
+    envelope: Mapping[str, Any],
+    stopping: Container[BrokerId],
+) -> Iterator[BrokerObserved]:
+    """Yield the brokers of a full report: those that are listed, and those that cannot be."""
+    for broker, (host, port) in listed.items():
+        yield BrokerObserved(
+            **envelope,
+            broker=broker,
+            host=host,
+            port=port,
+            rack=view.racks.get(broker),
+            in_controlled_shutdown=broker in stopping or None,
+        )
+    for broker in sorted(view.unseen.difference(view.brokers)):
+        yield BrokerObserved(**envelope, broker=broker, unseen=True)
+
+
 def _topic_steps(
     topic: str, before: ClusterView | None, after: ClusterView, envelope: Mapping[str, Any], explained: Explained | None
 ) -> Iterator[PartitionObserved]:
@@ -282,7 +287,7 @@ def _topic_steps(
         if explained is None:
             seen = None if before is None else comparable(old.get(number), view, before, after)
             cause = None if is_first else inferred_cause(seen, view, after.brokers)
-            why = None if cause is None else Explanation(cause)
+            why = None if cause is None else InferredCause(cause)
         else:
             why = explained.get((topic, number))
         yield observed_step(topic, number, after, envelope, why)
@@ -300,7 +305,7 @@ def comparable(
 
 
 def observed_step(
-    topic: str, number: int, after: ClusterView, envelope: Mapping[str, Any], why: Explanation | None
+    topic: str, number: int, after: ClusterView, envelope: Mapping[str, Any], why: InferredCause | None
 ) -> PartitionObserved:
     """Return a partition of a view, with the cause of its step if there was one."""
     view = after.topics[topic][number]

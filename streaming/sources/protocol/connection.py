@@ -7,11 +7,9 @@ import ssl
 import struct
 import time
 from contextlib import closing, contextmanager
-from enum import IntEnum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
@@ -24,71 +22,23 @@ from streaming import movement
 from streaming.errors import ConfigurationError, ConnectionRefused, InvalidObservation
 from streaming.sources.protocol.addresses import Peer, Peers
 from streaming.sources.protocol.primitives import INT32, ByteReader
-from streaming.sources.protocol.sockets import CONNECT_SECONDS, Race, begin_with, first_of, in_one_sentence, resolved
+from streaming.sources.protocol.sockets import (
+    CONNECT_SECONDS,
+    Failure,
+    NoAnswer,
+    Race,
+    begin_with,
+    first_of,
+    in_one_sentence,
+    resolved,
+)
 from streaming.sources.protocol.tls import end_of_chain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from streaming.sources.protocol.addresses import Address
     from streaming.sources.protocol.security import Security
-
-# DescribeConfigs, up to version 4: chosen keys of topics, which any broker knows, or of the broker that is asked.
-#
-# One request has resources of one kind, and every one of them is described or has an error of its own.
-
-
-_NEWEST: Final = 4
-
-
-class Resource(IntEnum):
-    """A kind of resource, as Kafka numbers it."""
-
-    TOPIC = 2
-    BROKER = 4
-
-
-class DescribedValue(NamedTuple):
-    """The value of one key, and where it comes from, as Kafka numbers it: 1 is the topic's own configuration."""
-
-    value: str | None
-    source: int
-
-
-class ResourceConfig(NamedTuple):
-    """The configuration of a resource by key, without the keys that the broker does not have; or Kafka's error code."""
-
-    error: int
-    values: dict[str, DescribedValue]
-
-
-def describe_configs(
-    connection: Connection, kind: Resource, names: Iterable[str], keys: Sequence[str]
-) -> dict[str, ResourceConfig]:
-    """Ask for keys of resources, by name.
-
-    Raises:
-        ConnectionRefused: the broker does not respond.
-    """
-    of_resource = DescribeConfigsRequest.DescribeConfigsResource
-    request: Any = DescribeConfigsRequest(
-        version=connection.required(DescribeConfigsRequest.API_KEY, _NEWEST, "DescribeConfigs"),
-        resources=[
-            of_resource(resource_type=int(kind), resource_name=name, configuration_keys=[*keys]) for name in names
-        ],
-    )
-    return connection.call(request, DescribeConfigsResponse, _read)
-
-
-def _read(response: Any) -> dict[str, ResourceConfig]:  # noqa: ANN401 - kafka-python's messages ship no types
-    return {
-        result.resource_name: ResourceConfig(
-            result.error_code,
-            {each.name: DescribedValue(each.value, each.config_source) for each in result.configs or ()},
-        )
-        for result in response.results
-    }
-
 
 T = TypeVar("T")
 CLIENT_ID: Final = "isrwatch"
@@ -101,7 +51,8 @@ _LEAST_RENEWAL_SECONDS: Final = 1.1
 _MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 _UNREADABLE: Final = (ValueError, LookupError, struct.error, TypeError, AttributeError)
 _ERROR: Final = slice(4, 6)  # behind the correlation id
-_SIZE: Final = struct.Struct(">i")
+SIZE: Final = struct.Struct(">i")
+"""The first bytes of a request and a response: how many follow."""
 
 
 class ServiceRefused(ConnectionRefused):
@@ -121,6 +72,8 @@ class Connection:
     Attributes:
         address: of the node.
         features: the levels of the cluster's features that the node knows, as ``metadata.version``; none of ZooKeeper.
+        socket: the one that is open; who asks without waiting uses it alone.
+        peer: what is noted of this address.
         muted_until: until when the node reads nothing of this connection, because of a quota (KIP-219); monotonic.
         after_reopening: is called when it has connected again, before anything is asked: another node may be there.
 
@@ -129,6 +82,7 @@ class Connection:
         security: TLS and login.
         response_seconds: time limit of each request.
         peer: what is noted of this address.
+        accepted: is called when an address has accepted the connection, before anything is said on it.
 
     Raises:
         ConnectionRefused: from every method: unreachable, closed, timed out, or not Kafka; it is unusable then.
@@ -142,12 +96,13 @@ class Connection:
         *,
         response_seconds: float = RESPONSE_SECONDS,
         peer: Peer | None = None,
+        accepted: Callable[[], object] = lambda: None,
     ) -> None:
         self.address = address
         self.features: dict[str, int] = {}
         self.muted_until = 0.0
         self.after_reopening: Callable[[], object] = lambda: None
-        self._security, self._peer = security, peer or Peer()
+        self._security, self.peer, self._accepted = security, peer or Peer(), accepted
         self._correlation, self._is_closed = 0, False
         self._response_seconds, self._step_seconds = response_seconds, NEVER
         self.session, self._is_reopening = NO_SESSION, False
@@ -197,44 +152,62 @@ class Connection:
     def _freshen(self) -> None:
         if self._is_hung_up():
             self._reopen()
-        elif self.session.is_due(time.monotonic()):
+        else:
+            self.renew()
+
+    def renew(self) -> None:
+        """Log in again, if the session ends soon; it may have connected again then."""
+        if self.session.is_due(time.monotonic()):
             self._renew_session()
 
     def close(self) -> None:
         """Close the socket."""
         self._is_closed = True
-        self._socket.close()
+        self.socket.close()
 
     @contextmanager
     def _counting_errors(self) -> Iterator[None]:
         try:
             yield
         except ConnectionRefused:
-            self._peer.count(errors=1)
+            self.peer.count(errors=1)
             raise
 
     def _exchange(self, request: Any, response: Any, read: Callable[[Any], T]) -> T:  # noqa: ANN401 - as above
-        self._correlation += 1
-        request.with_header(correlation_id=self._correlation, client_id=CLIENT_ID)
+        frame = self.framed(request)
         began = time.monotonic()
         until = max(began, self.muted_until) + min(self._response_seconds, self._step_seconds)
         try:
-            self._socket.settimeout(max(_LEAST_SECONDS, until - began))
-            frame = request.encode(header=True, framed=True)
-            self._socket.sendall(frame)
-            self._peer.count(requests=1, sent_bytes=len(frame))
-            (size,) = _SIZE.unpack(self._receive(_SIZE.size, until))
-            if not 0 < size <= _MAX_RESPONSE_BYTES:
-                raise ConnectionRefused(
-                    f"{self.address} does not respond in Kafka's protocol; check security.protocol and the port"
-                )
+            self.socket.settimeout(max(_LEAST_SECONDS, until - began))
+            self.socket.sendall(frame)
+            self.peer.count(requests=1, sent_bytes=len(frame))
+            size = self.size_in(self._receive(SIZE.size, until))
             data = self._receive(size, until)
         except TimeoutError:
-            raise ConnectionRefused(f"{self.address} did not respond in time") from None
+            raise NoAnswer(f"{self.address} did not respond in time", Failure.SILENT) from None
         except OSError as error:
-            raise ConnectionRefused(f"{self.address} closed the connection: {error}") from None
-        self._peer.count(received_bytes=_SIZE.size + size)
-        return self._decoded(data, request, response, read)
+            raise self.closed_by_node(error) from None
+        self.peer.count(received_bytes=SIZE.size + size)
+        return self.decoded(data, request, response, read)
+
+    def framed(self, request: Any) -> bytes:  # noqa: ANN401 - as above
+        """Return the bytes of a request, which is the next one."""
+        self._correlation += 1
+        request.with_header(correlation_id=self._correlation, client_id=CLIENT_ID)
+        return bytes(request.encode(header=True, framed=True))
+
+    def size_in(self, head: bytes) -> int:
+        """Return how many bytes follow the first four of a response."""
+        (size,) = SIZE.unpack(head)
+        if not 0 < size <= _MAX_RESPONSE_BYTES:
+            raise ConnectionRefused(
+                f"{self.address} does not respond in Kafka's protocol; check security.protocol and the port"
+            )
+        return int(size)
+
+    def closed_by_node(self, error: OSError | str) -> NoAnswer:
+        """Return the failure of a connection that the node has closed."""
+        return NoAnswer(f"{self.address} closed the connection: {error}", Failure.CLOSED)
 
     def _open(self) -> None:
         """Connect and log in at the first address of the name that lets us do all of it.
@@ -248,13 +221,14 @@ class Connection:
         with closing(Race(places, first=first_of(self.address))) as race:
             while (connected := race.next()) is not None:
                 plain, place = connected
+                self._accepted()
                 self._step_seconds = NEVER if race.is_last else race.step_seconds
                 try:
                     self._greet(plain)
                 except ServiceRefused:
                     raise
                 except ConnectionRefused as refusal:
-                    race.failures[place] = str(refusal)
+                    race.fail(place, str(refusal), getattr(refusal, "how", Failure.SILENT))
                 else:
                     self._step_seconds = NEVER
                     begin_with(self.address, str(place))
@@ -262,19 +236,19 @@ class Connection:
                 if time.monotonic() > until:
                     break
             begin_with(self.address, race.upcoming)
-            raise ConnectionRefused(in_one_sentence(self.address, race.failures))
+            raise NoAnswer(in_one_sentence(self.address, race.failures), race.how)
 
     def _greet(self, plain: socket.socket) -> None:
         """Secure a connected socket, ask which requests the node supports, and log in."""
-        self._socket = plain
+        self.socket = plain
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket = self._secured(plain)
+            self.socket = self._secured(plain)
             self.versions = self._ask_versions()
             if self._security.mechanism is not None:
                 self._log_in(self._security)
         except BaseException:
-            self._socket.close()
+            self.socket.close()
             raise
 
     def _secured(self, plain: socket.socket) -> socket.socket:
@@ -289,17 +263,19 @@ class Connection:
             plain.settimeout(min(CONNECT_SECONDS, self._step_seconds))
             secured = context.wrap_socket(plain, server_hostname=self.address.host)
         except TimeoutError:
-            raise ConnectionRefused(f"{self.address} accepts connections, but is silent in the TLS handshake") from None
+            why = "accepts connections, but is silent in the TLS handshake"
+            raise NoAnswer(f"{self.address} {why}", Failure.SILENT) from None
         except (ssl.SSLEOFError, ConnectionError):
-            raise ConnectionRefused(
+            raise NoAnswer(
                 f"{self.address} refuses TLS: it closes the connection; check the port, security.protocol and the ssl "
-                f"keys of {security.table}"
+                f"keys of {security.table}",
+                Failure.CLOSED,
             ) from None
         except OSError as error:
             raise ConnectionRefused(
                 f"{self.address} refuses TLS: {error}; check the ssl keys of {security.table}"
             ) from None
-        self._peer.certificate_expires_at = end_of_chain(secured) or self._peer.certificate_expires_at
+        self.peer.certificate_expires_at = end_of_chain(secured) or self.peer.certificate_expires_at
         return secured
 
     def _is_hung_up(self) -> bool:
@@ -307,8 +283,8 @@ class Connection:
         if self._is_closed:
             raise ConnectionRefused(f"{self.address}: the connection is closed")
         try:
-            self._socket.settimeout(0)
-            self._socket.recv(1)
+            self.socket.settimeout(0)
+            self.socket.recv(1)
         except (BlockingIOError, ssl.SSLWantReadError):  # of TLS 1.3 there may be tickets, which are not for us
             return False
         except OSError:
@@ -317,7 +293,7 @@ class Connection:
 
     def _reopen(self) -> None:
         """Connect again, and check who answers; what is asked for that does not connect once more."""
-        self._socket.close()
+        self.socket.close()
         self._open()
         self._is_reopening = True
         try:
@@ -348,7 +324,8 @@ class Connection:
         except ConnectionRefused:
             self._reopen()
 
-    def _decoded(self, data: bytes, request: Any, response: Any, read: Callable[[Any], T]) -> T:  # noqa: ANN401 - as above
+    def decoded(self, data: bytes, request: Any, response: Any, read: Callable[[Any], T]) -> T:  # noqa: ANN401 - as above
+        """Decode the response to the last request, behind the size, and note for how long the node mutes us."""
         try:
             answer = response.decode(data, version=request.API_VERSION, header=True)
             if answer.header.correlation_id != self._correlation:
@@ -362,7 +339,7 @@ class Connection:
 
     def _note_throttle(self, millis: int | None) -> None:
         if millis is not None and millis > 0:
-            self._peer.count(throttled_ms=millis)
+            self.peer.count(throttled_ms=millis)
             self.muted_until = time.monotonic() + millis / 1_000
 
     def _receive(self, size: int, until: float) -> bytes:
@@ -372,8 +349,8 @@ class Connection:
             left = until - time.monotonic()
             if left <= 0:  # a socket's own limit begins again with every byte
                 raise TimeoutError
-            self._socket.settimeout(left)
-            received = self._socket.recv_into(view[filled:])
+            self.socket.settimeout(left)
+            received = self.socket.recv_into(view[filled:])
             if not received:
                 raise ConnectionError("end of stream")
             filled += received
@@ -470,14 +447,21 @@ class Dial(Protocol):
         """Connect and authenticate."""
 
 
-def dialer(security: Security, peers: Peers | None = None) -> Dial:
-    """Return a dialer for one set of credentials, which notes what it sees of each address."""
-    seen = peers or Peers()
+class Dialer:
+    """Opens connections with one set of credentials, and notes what it sees of each address."""
 
-    def dial(address: Address, *, response_seconds: float) -> Connection:
-        return Connection(address, security, response_seconds=response_seconds, peer=seen.at(address))
+    def __init__(self, security: Security, peers: Peers | None = None) -> None:
+        self._security, self._peers = security, peers or Peers()
 
-    return dial
+    def __call__(
+        self, address: Address, *, response_seconds: float, accepted: Callable[[], object] = lambda: None
+    ) -> Connection:
+        """Connect and authenticate; ``accepted`` is called in between."""
+        peer = self._peers.at(address)
+        return Connection(address, self._security, response_seconds=response_seconds, peer=peer, accepted=accepted)
+
+
+dialer: Final = Dialer
 
 
 # Requests and responses whose bytes are written and read here: for what is asked of every partition, again and again.

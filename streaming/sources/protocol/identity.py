@@ -31,11 +31,11 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest, MetadataResponse
 
+from streaming.sources.protocol.config_messages import Resource
 from streaming.sources.protocol.connection import (
     CLIENT_ID,
     CLUSTER_AUTHORIZATION_FAILED,
     RawRequest,
-    Resource,
     ServiceRefused,
     compact_string,
 )

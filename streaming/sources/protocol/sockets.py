@@ -12,7 +12,8 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
-from errno import EINPROGRESS
+from enum import StrEnum
+from errno import ECONNREFUSED, EINPROGRESS
 from itertools import chain, zip_longest
 from os import strerror
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -33,6 +34,27 @@ _REMEMBERED_SECONDS: Final = 600.0
 _LATE_SECONDS: Final = 30.0
 IMPATIENT_SECONDS: Final = 1.0
 _MOST_NAMES: Final = 2_000
+
+
+class Failure(StrEnum):
+    """Failure of a connection; what says least of the node behind the address comes first."""
+
+    REFUSED = "refused"
+    """Refused at once: no process listens there."""
+    UNREACHED = "unreached"
+    """Neither accepted nor refused in time, or there is no way to it."""
+    CLOSED = "closed"
+    """Accepted, or open for long, and closed."""
+    SILENT = "silent"
+    """Accepted, or open for long, and without a response in time."""
+
+
+class NoAnswer(ConnectionRefused):
+    """The node does not respond: ``how`` that showed."""
+
+    def __init__(self, sentence: str, how: Failure) -> None:
+        super().__init__(sentence)
+        self.how = how
 
 
 class Place(NamedTuple):
@@ -81,7 +103,7 @@ def resolved(address: Address, seconds: float) -> list[Place]:
     if not lookup.is_answered.wait(timeout=max(_LEAST_SECONDS, limit)):
         if remembered is not None:
             return remembered[1]
-        raise ConnectionRefused(f"{address} cannot be reached: its name is not resolved in time")
+        raise NoAnswer(f"{address} cannot be reached: its name is not resolved in time", Failure.UNREACHED)
     with _looking_up:
         if _lookups.get(address) is lookup:
             del _lookups[address]
@@ -89,7 +111,7 @@ def resolved(address: Address, seconds: float) -> list[Place]:
         if remembered is not None and getattr(lookup.answer, "errno", None) == socket.EAI_AGAIN:
             return remembered[1]
         reason = getattr(lookup.answer, "strerror", None) or lookup.answer
-        raise ConnectionRefused(f"{address} cannot be reached: {reason}")
+        raise NoAnswer(f"{address} cannot be reached: {reason}", Failure.UNREACHED)
     if len(_remembered) >= _MOST_NAMES:
         _remembered.clear()
     _remembered[address] = time.monotonic(), lookup.answer
@@ -153,6 +175,7 @@ class Race:
 
     Attributes:
         failures: why an address cannot be used.
+        how: of all addresses that cannot be used the failure that says most of the node.
         step_seconds: how long a step on a connection may take while other addresses are left.
     """
 
@@ -166,6 +189,12 @@ class Race:
         self._begun: dict[socket.socket, tuple[Place, float]] = {}
         self._selector = selectors.DefaultSelector()
         self.failures: dict[Place, str] = {}
+        self.how = Failure.REFUSED
+
+    def fail(self, place: Place, why: str, how: Failure) -> None:
+        """Note why an address cannot be used."""
+        self.failures[place] = why
+        self.how = max(self.how, how, key=list(Failure).index)
 
     @property
     def is_last(self) -> bool:
@@ -205,13 +234,13 @@ class Race:
         try:
             plain = socket.socket(place.family, place.kind, place.protocol)  # fails where the machine has no IPv6
         except OSError as error:
-            self.failures[place] = error.strerror or str(error)
+            self.fail(place, error.strerror or str(error), Failure.UNREACHED)
             return
         plain.setblocking(False)
         code = plain.connect_ex(place.at)
         if code not in {0, EINPROGRESS}:
             plain.close()
-            self.failures[place] = strerror(code)
+            self.fail(place, strerror(code), _how(code))
             return
         self._next_at = now + self._moment
         self._begun[plain] = place, now + self._seconds
@@ -225,14 +254,18 @@ class Race:
             plain.setblocking(True)
             return plain, place
         plain.close()
-        self.failures[place] = strerror(code)
+        self.fail(place, strerror(code), _how(code))
         return None
 
     def _give_up(self, now: float) -> None:
         for plain in [each for each, (_, until) in self._begun.items() if until <= now]:
             self._selector.unregister(plain)
-            self.failures[self._begun.pop(plain)[0]] = SILENT
+            self.fail(self._begun.pop(plain)[0], SILENT, Failure.UNREACHED)
             plain.close()
+
+
+def _how(code: int) -> Failure:
+    return Failure.REFUSED if code == ECONNREFUSED else Failure.UNREACHED
 
 
 def _by_turns(places: Sequence[Place]) -> list[Place]:

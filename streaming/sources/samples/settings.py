@@ -11,7 +11,8 @@ from streaming.contracts.observations import MIN_ISR, is_true
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, TopicsSettingsObserved, reported
 from streaming.contracts.settings import UNCLEAN, BrokerFeatureObserved, BrokerSettingsObserved
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, PermissionDenied
-from streaming.sources.protocol.connection import CLIENT_ID, CLUSTER_AUTHORIZATION_FAILED, Resource, describe_configs
+from streaming.sources.protocol.config_messages import Resource, describe_configs
+from streaming.sources.protocol.connection import CLIENT_ID, CLUSTER_AUTHORIZATION_FAILED
 from streaming.sources.protocol.identity import NodeIdentity, Role, require
 from streaming.sources.samples.kind import NEVER, AnswerContent
 from streaming.sources.source import AT_ONCE, Timer
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerId, Micros, TopicId
     from streaming.sources.polling.view import ClusterView
-    from streaming.sources.protocol.connection import Connection, ResourceConfig
+    from streaming.sources.protocol.config_messages import ResourceConfig
+    from streaming.sources.protocol.connection import Connection
     from streaming.sources.samples.kind import Ask, BrokerAnswer
 
 TOPICS: Final = "topic settings"

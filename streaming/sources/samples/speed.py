@@ -20,8 +20,8 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import speeds_in_block
 from streaming.contracts.samples import BrokerSpeedObserved
 from streaming.sources.protocol.identity import WrongNode
+from streaming.sources.protocol.offset_messages import API_KEY, HIGH_WATERMARK, NEWEST, list_offsets
 from streaming.sources.samples.kind import AnswerContent
-from streaming.sources.samples.offsets import API_KEY, HIGH_WATERMARK, NEWEST, list_offsets
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:

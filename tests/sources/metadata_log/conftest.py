@@ -16,7 +16,12 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from kafka.protocol.admin import DescribeQuorumRequest, DescribeQuorumResponse
+from kafka.protocol.admin import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import (
@@ -46,6 +51,7 @@ TYPES = {
         (ApiVersionsRequest, ApiVersionsResponse),
         (MetadataRequest, MetadataResponse),
         (DescribeQuorumRequest, DescribeQuorumResponse),
+        (DescribeConfigsRequest, DescribeConfigsResponse),
         (FetchRequest, FetchResponse),
         (FetchSnapshotRequest, FetchSnapshotResponse),
         (SaslHandshakeRequest, SaslHandshakeResponse),
@@ -190,6 +196,15 @@ class Node:
         brokers = [broker(node_id=one, host="127.0.0.1", port=port) for one, port in self.quorum.brokers.items()]
         own = self.quorum.cluster_id
         return MetadataResponse(throttle_time_ms=0, brokers=brokers, cluster_id=own, controller_id=1, topics=[])
+
+    def answer_DescribeConfigsRequest(self, request: Any) -> Any:  # noqa: N802
+        """Answer for the node alone, which therefore proves who it is."""
+        (asked,) = request.resources
+        result = DescribeConfigsResponse.DescribeConfigsResult(
+            error_code=0 if asked.resource_name == str(self.node_id) else 42, error_message="", configs=[],
+            resource_type=asked.resource_type, resource_name=asked.resource_name,
+        )  # fmt: skip
+        return DescribeConfigsResponse(throttle_time_ms=0, results=[result])
 
     def answer_DescribeQuorumRequest(self, _: Any) -> Any:  # noqa: N802
         topic = DescribeQuorumResponse.TopicData

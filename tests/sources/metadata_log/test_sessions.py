@@ -21,16 +21,16 @@ from streaming.sources.metadata_log.quorum import brokers_of, cluster_id_of, quo
 from streaming.sources.permissions import ANYBODY
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.reassignments import listed
-from streaming.sources.protocol import connection as connection_module
+from streaming.sources.protocol import config_messages
 from streaming.sources.protocol import sockets as sockets_module
 from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import Connection, ServiceRefused, Session, dialer
+from streaming.sources.protocol.offset_messages import HIGH_WATERMARK, list_offsets
 from streaming.sources.protocol.security import Security, from_client
 from streaming.sources.protocol.sockets import resolved
 from streaming.sources.protocol.tokens import COMMAND
 from streaming.sources.samples.directories import describe_directories
 from streaming.sources.samples.groups.described import DescribedGroup, describe_groups, list_groups
-from streaming.sources.samples.offsets import HIGH_WATERMARK, list_offsets
 from streaming.sources.samples.quorum import describe_quorum
 from streaming.sources.samples.settings import describe_features
 from streaming.sources.samples.speed import response_micros
@@ -266,7 +266,7 @@ def test_no_thread_waits_for_the_resolver_of_a_literal_address(monkeypatch: pyte
 
 NEWER, NONE = dict.fromkeys(range(100), (90, 99)), dict[int, tuple[int, int]]()
 QUESTIONS: dict[str, Callable[[Connection], object]] = {
-    "DescribeConfigs": lambda it: connection_module.describe_configs(it, connection_module.Resource.BROKER, ["1"], []),
+    "DescribeConfigs": lambda it: config_messages.describe_configs(it, config_messages.Resource.BROKER, ["1"], []),
     "ListOffsets": lambda it: list_offsets(it, HIGH_WATERMARK, {}),
     "response time": response_micros,
     "DescribeLogDirs": describe_directories,

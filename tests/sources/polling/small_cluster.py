@@ -21,6 +21,8 @@ _TICK: Final = 50_000
 _ANSWER: Final = 4_000
 _START: Final = 100 * SECOND
 TOPIC: Final = "orders"
+LED: Final = QuorumLeader(100, 1)
+USUAL: Final = Intervals()
 
 
 def ids(*brokers: int) -> tuple[BrokerId, ...]:
@@ -61,11 +63,11 @@ class SmallCluster:
     listed: set[int] = field(default_factory=set)
     lists: dict[int, set[int]] = field(default_factory=dict)
     sees: dict[int, dict[int, PartitionView]] = field(default_factory=dict)
-    quorum: QuorumLeader | None = QuorumLeader(100, 1)
+    quorum: QuorumLeader | None = LED
     ends: dict[tuple[int, int], int] = field(default_factory=dict)
     epoch_ends: dict[tuple[int, int], int] = field(default_factory=dict)
     addresses: dict[int, tuple[str, int]] = field(default_factory=dict)
-    intervals: Intervals = Intervals()
+    intervals: Intervals = USUAL
     viewed_each: float = 5.0
     seen: list[tuple[float, Observation]] = field(default_factory=list)
     asked: list[tuple[float, Question]] = field(default_factory=list)
@@ -214,5 +216,17 @@ def lose(cluster: SmallCluster, second: float, broker: int, successor: int, *, i
             cluster.partitions[number] = without(view, broker, leader=leader)
         if is_fenced:
             cluster.listed.discard(broker)
+
+    cluster.at(second, act)
+
+
+def rejoin(cluster: SmallCluster, second: float, broker: int) -> None:
+    """Plan that a broker is unfenced, and joins every ISR."""
+
+    def act() -> None:
+        cluster.listed.add(broker)
+        for number, view in cluster.partitions.items():
+            isr = tuple(each for each in view.replicas if each in view.isr or each == broker)
+            cluster.partitions[number] = view._replace(isr=isr)
 
     cluster.at(second, act)

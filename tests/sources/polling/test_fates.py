@@ -8,7 +8,7 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import ControllerObserved
 from streaming.sources.polling.inquiry import Meeting, QuorumLeader
 from streaming.sources.polling.schedule import Intervals
-from tests.sources.polling.small_cluster import SECOND, SmallCluster, lose, of_three, part, without
+from tests.sources.polling.small_cluster import SECOND, SmallCluster, lose, of_three, part, rejoin, without
 
 
 def causes(cluster: SmallCluster, number: int = 0) -> list[Cause | None]:
@@ -116,17 +116,9 @@ def test_a_broker_that_is_killed_and_started_at_once_is_lost_and_back() -> None:
 def test_a_broker_that_the_controller_fenced_for_a_moment_after_it_stood_still_is_back_at_once() -> None:
     cluster = of_three()
     cluster.at(10.1, lambda: setattr(cluster, "quorum", None))
-    before = dict(cluster.partitions)
     lose(cluster, 25.0, 3, successor=1, is_fenced=False)
     cluster.at(25.0, lambda: setattr(cluster, "quorum", QuorumLeader(100, 1)))
-    for number in before:
-        back = before[number]._replace(leader=cluster.partitions[number].leader)
-        cluster.at(
-            25.3,
-            lambda n=number, b=back: cluster.partitions.update(
-                {n: b._replace(leader=cluster.partitions[n].leader, leader_epoch=cluster.partitions[n].leader_epoch)}
-            ),
-        )  # type: ignore[misc]
+    rejoin(cluster, 25.3, 3)
     cluster.play(35)
     (stall,) = (each for _, each in cluster.seen if isinstance(each, ControllerObserved) and each.silent_since)
     assert stall.occurred_not_after - (stall.silent_since or 0) >= 14 * SECOND

@@ -8,19 +8,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.sources.polling.inquiry import Meeting
 from streaming.sources.polling.schedule import Intervals
 from tests.judge.play import JobOfPlay
-from tests.sources.polling.small_cluster import SECOND, SmallCluster, lose, of_three, part
-
-
-def rejoin(cluster: SmallCluster, second: float, broker: int) -> None:
-    """Plan that a broker is unfenced, and joins every ISR."""
-
-    def act() -> None:
-        cluster.listed.add(broker)
-        for number, view in cluster.partitions.items():
-            isr = tuple(each for each in view.replicas if each in view.isr or each == broker)
-            cluster.partitions[number] = view._replace(isr=isr)
-
-    cluster.at(second, act)
+from tests.sources.polling.small_cluster import SECOND, SmallCluster, lose, of_three, part, rejoin
 
 
 def stop(cluster: SmallCluster, second: float, broker: int, successor: int) -> None:

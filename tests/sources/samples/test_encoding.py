@@ -15,8 +15,8 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import PermissionDenied
 from streaming.sources.protocol.connection import unsigned_varint
+from streaming.sources.protocol.offset_messages import LOG_END, LOG_START, ListedOffsets, OffsetSpec, list_offsets
 from streaming.sources.samples.directories import describe_directories
-from streaming.sources.samples.offsets import LOG_END, LOG_START, ListedOffsets, OffsetSpec, list_offsets
 
 NAMES = st.text("ab", min_size=1, max_size=3)
 OFFSETS = st.integers(-1, 2**62)

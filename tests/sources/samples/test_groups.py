@@ -17,6 +17,7 @@ from streaming.name_patterns import NamePatterns
 from streaming.sources.permissions import DESCRIBE_GROUPS, PermissionDenied
 from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.protocol.connection import NodeTooOld
+from streaming.sources.protocol.offset_messages import ListedOffsets
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups import blocks
 from streaming.sources.samples.groups import groups as module
@@ -24,7 +25,7 @@ from streaming.sources.samples.groups.blocks import CoordinatorAnswer, GroupValu
 from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup, list_groups
 from streaming.sources.samples.groups.groups import GroupsKind
 from streaming.sources.samples.kind import BrokerAnswer
-from streaming.sources.samples.offsets import LEADERS, ROUND_MICROS, ListedOffsets, OffsetsKind, Positions
+from streaming.sources.samples.offsets import LEADERS, ROUND_MICROS, OffsetsKind, Positions
 from tests.blocks import ENVELOPE, singly
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)

@@ -7,10 +7,11 @@ from typing import Any
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.sources.polling.view import ClusterView, PartitionView
+from streaming.sources.protocol.offset_messages import ListedOffsets
 from streaming.sources.samples.directories import KIND as DIRECTORIES
 from streaming.sources.samples.directories import DirectoriesKind, Directory
 from streaming.sources.samples.kind import BrokerAnswer
-from streaming.sources.samples.offsets import FOLLOWERS, LEADERS, ROUND_MICROS, ListedOffsets, OffsetsKind, Positions
+from streaming.sources.samples.offsets import FOLLOWERS, LEADERS, ROUND_MICROS, OffsetsKind, Positions
 from tests.blocks import ENVELOPE, singly
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)

@@ -16,7 +16,7 @@ from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsOb
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, PermissionDenied
 from streaming.sources.polling.view import ClusterView, PartitionView
-from streaming.sources.protocol.connection import DescribedValue, Resource, ResourceConfig
+from streaming.sources.protocol.config_messages import DescribedValue, Resource, ResourceConfig
 from streaming.sources.samples.kind import NEVER, BrokerAnswer
 from streaming.sources.samples.settings import (
     BROKERS,

@@ -13,9 +13,10 @@ from streaming.changes.advice.slow_brokers import LEAST_HISTORY, SLOW_SCORE, Bro
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
 from streaming.sources.broker_metrics import AppendTimes
+from streaming.sources.protocol.offset_messages import ListedOffsets
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.kind import Kind
-from streaming.sources.samples.offsets import ListedOffsets, OffsetsKind
+from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.source import SamplesSource
 from streaming.sources.samples.speed import SpeedKind, response_micros
 from streaming.sources.source import monotonic

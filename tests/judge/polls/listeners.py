@@ -30,8 +30,9 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.model.nodes.broker import Broker
 from streaming.sources.polling.inquiry import Ask, Content, Meeting, Met, Question
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
-from tests.judge.polled.answers import Answers
-from tests.judge.polled.surroundings import Proxy, Surroundings
+from tests.judge.polls.answers import Answers
+from tests.judge.polls.forwarding import resumed_at
+from tests.judge.polls.surroundings import Proxy, Surroundings
 
 TICK_MS: Final = 50
 """How soon a connection that was closed is noticed, at the latest."""
@@ -46,8 +47,6 @@ RETRY_MS: Final = 100
 CONTROLLER_TIMEOUT_MS: Final = 60_000
 """A broker answers a forwarded request with an error when no controller has answered for so long."""
 REQUEST_TIMED_OUT: Final = 7
-_RETRANSMIT_MS: Final = 200
-"""TCP sends again what was lost after this time, then after twice, four times as long."""
 _CONNECT_MS: Final = (1, 4)
 _ANSWER_MS: Final = (2, 9)
 _SLOW_MS: Final = (20, 250)
@@ -147,7 +146,7 @@ class Listeners:
         """Notice what has happened to connections, and who is silent. Called each ``TICK_MS``."""
         for line in self._lines.values():
             self._follow_losses(line)
-            if line.is_open and self._has_closed(line):
+            if line.is_open and (self._has_closed(line) or self._is_reset(line)):
                 self._lose(line)
             elif line.is_open and line.waiting:
                 self._be_silent(line)
@@ -174,16 +173,18 @@ class Listeners:
             return False
         return self._is_reached(line.broker) and self.now >= line.resumes_at
 
+    def _is_reset(self, line: _Line) -> bool:
+        """Return whether something between has closed the connection since the last tick."""
+        now = self._seconds()
+        return self._around.resets_within(line.broker, now - TICK_MS / 1_000, now)
+
     def _follow_losses(self, line: _Line) -> None:
         """Let a connection be silent, after packets were lost on it, until TCP sends them again."""
         if not self._is_reached(line.broker):
             if line.lost_at is None and line.is_open:
                 line.lost_at = self.now
         elif line.lost_at is not None:
-            again, delay = line.lost_at, _RETRANSMIT_MS
-            while again < self.now:
-                again, delay = again + delay, 2 * delay
-            line.lost_at, line.resumes_at = None, again
+            line.resumes_at, line.lost_at = resumed_at(line.lost_at, self.now), None
 
     def serves(self, broker: BrokerId) -> bool:
         """Return whether a broker answers the monitor now."""
@@ -215,7 +216,7 @@ class Listeners:
         if line.process is None or not self.serves(line.broker) or self.now < line.resumes_at:
             return False
         is_late = self.now - line.asked >= CONTROLLER_TIMEOUT_MS
-        return is_late or not self._answers.waits_for_controller(line.waiting[0])
+        return is_late or not self._answers.waits_for_controller(line.waiting[0], line.asked)
 
     def _latency(self) -> int:
         return self._random.randint(*(_SLOW_MS if self._random.random() < _SLOW_SHARE else _ANSWER_MS))
@@ -313,7 +314,7 @@ class Listeners:
             question, asked = line.waiting.popleft(), line.asked
             line.is_proven = True
             self._sent(line)
-            if self._answers.waits_for_controller(question):
+            if self._answers.waits_for_controller(question, asked):
                 self._report(number, question, asked, Meeting.ANSWERED, error=REQUEST_TIMED_OUT)
             else:
                 self._report(number, question, asked, Meeting.ANSWERED, content=self._answers.to(question))

@@ -8,6 +8,8 @@ what is reported, and never how isrwatch came to it.
   seen by them; it is judged, too, and counted apart. A controller that changes leaves its epoch.
 - *An unclean election could be seen* if a poll showed its leader in its leader epoch, and the one before had shown that
   this leader was neither in the ISR nor eligible.
+- *As seen*: a leader that stood still for less than its session and removed its followers when it went on is a slow
+  broker, too, if no poll showed an ISR without those followers: they are back within half a second.
 - *Two histories*: an incident may have another class if it says which two look alike, and why, and if the other history
   of this very play gives the same transcript (:mod:`twins`). Nothing else is right by saying that it is unsure.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 import re
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from streaming.contracts.events import Cause
@@ -25,10 +27,10 @@ from streaming.sources.simulated.source import TraceEntry
 from tests.judge.expected import ExpectedIncident, expectations
 from tests.judge.matching import Finding, ReportedIncident, judged, reported_incidents
 from tests.judge.play import Play
-from tests.judge.polled.monitor import Polling
-from tests.judge.polled.strata import polled, stratum_of
-from tests.judge.polled.surroundings import drawn_surroundings
-from tests.judge.polled.twins import HISTORIES, twin_difference
+from tests.judge.polls.monitor import Polling
+from tests.judge.polls.strata import polled, stratum_of
+from tests.judge.polls.surroundings import drawn_surroundings
+from tests.judge.polls.twins import HISTORIES, twin_difference
 from tests.judge.results import result_of
 from tests.judge.steps import START_MICROS, Effect
 
@@ -54,11 +56,28 @@ def could_be_seen(play: Play, expected: ExpectedIncident, effects: Sequence[Effe
     )
 
 
-def unclean_elections(play: Play, reported: Sequence[ReportedIncident]) -> list[Result]:
+def is_right_as_seen(play: Play, finding: Finding) -> bool:
+    """Return whether a stalled leader was reported as a slow broker, and no poll showed what it did as a leader."""
+    if finding.expected.kind != "leader_stall" or not finding.reported or play.met is None:
+        return False
+    if {each.kind for each in finding.reported} - {"leader_stall", "slow_follower"}:
+        return False
+    return not any(
+        (part.leader, frozenset(part.isr)) == (entry.leader, frozenset(entry.isr))
+        for entry in play.trace
+        if entry.cause is Cause.LEADER_STALL
+        for at, part in play.met.partitions.get((entry.topic, entry.partition), [])
+        if 0 <= at - (entry.time - START_MICROS) / 1e6 <= _AFTER
+    )
+
+
+def unclean_elections(
+    play: Play, reported: Sequence[ReportedIncident], causes: Collection[Cause] = (Cause.UNCLEAN_ELECTION,)
+) -> list[Result]:
     """Give the moments of unclean elections: whether a poll could see one, and whether one was reported."""
     moments: dict[float, list[TraceEntry]] = {}
     for entry in play.trace:
-        if entry.cause is Cause.UNCLEAN_ELECTION and not entry.deleted:
+        if entry.cause in causes and not entry.deleted:
             moments.setdefault((entry.time - START_MICROS) / 1e6, []).append(entry)
     said = [each for each in reported if each.kind == "unclean_election"]
     return [
@@ -120,6 +139,7 @@ def polled_result(play: Play, cpu: float) -> Result:
     for one, finding in zip(result["findings"], verdict.findings, strict=True):
         one["could_be_seen"] = could_be_seen(play, finding.expected, effects.of)
         one["alike"] = alike(play, finding)
+        one["right_as_seen"] = is_right_as_seen(play, finding)
     return result | {
         "stratum": stratum_of(play.seed).name,
         "around": drawn_surroundings(play.seed, play.scenario, play.troubles).words(),

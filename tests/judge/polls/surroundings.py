@@ -7,6 +7,9 @@ Everything is drawn by the seed of the play, and nothing of it changes what the 
 - Now and then the monitor stands on the wrong side of a cut, with the few.
 - A machine without power neither accepts nor refuses, nor does the address of a pod that was deleted.
 - Now and then there is a proxy in front, which accepts connections for dead brokers.
+- Connections of brokers that are well are closed now and then, by a firewall or a proxy that is loaded again.
+- It may not read the configuration of brokers now and then, so their times are unknown.
+- The monitor itself stands still now and then, on a machine that does other things.
 """
 
 from __future__ import annotations
@@ -24,9 +27,13 @@ from tests.judge.trouble import Trouble
 
 PORT: Final = 9092
 _PROXY_SHARE: Final = 1 / 16
+_DENIED_SHARE: Final = 1 / 8
 _POD_SHARE: Final = 1 / 5
 _SAME_NETWORK_SHARE: Final = 1 / 2
 _WRONG_SIDE_SHARE: Final = 1 / 10
+_RESETS_SHARE: Final = 1 / 8
+_STALLS_SHARE: Final = 1 / 16
+_LONGEST_STALL: Final = 12.0
 _CUTS: Final = frozenset({"isolation", "rack_isolation", "split"})
 _ENDS: Final = frozenset({Action.STOP, Action.KILL, Action.WIPE})
 
@@ -59,14 +66,20 @@ class Surroundings:
         unreached: packets neither come nor go.
         without_power: as that, and what was connected is unknown to the machine when it is back.
         without_address: of a deleted pod: its process has ended, and nobody refuses connections to it.
+        resets: a connection is closed at the begin of each, and nothing else.
+        stalls: of the monitor.
         proxy: in front of all.
+        knows_times: of sessions and lag; the monitor may read the configuration of brokers.
         addresses: as brokers advertise them.
     """
 
     unreached: tuple[Span, ...] = ()
     without_power: tuple[Span, ...] = ()
     without_address: tuple[Span, ...] = ()
+    resets: tuple[Span, ...] = ()
+    stalls: tuple[Span, ...] = ()
     proxy: Proxy = Proxy.NONE
+    knows_times: bool = True
     addresses: Mapping[BrokerId, tuple[str, int]] = field(default_factory=dict)
 
     def is_reached(self, broker: BrokerId, at: float) -> bool:
@@ -81,10 +94,19 @@ class Surroundings:
         """Return whether somebody refuses connections to a process that does not run."""
         return not _holds(self.without_address, broker, at)
 
+    def resets_within(self, broker: BrokerId, begin: float, end: float) -> bool:
+        """Return whether a connection to a broker is closed in between."""
+        return any(broker in span.brokers and begin < span.begin <= end for span in self.resets)
+
+    def stands_still(self, at: float) -> bool:
+        """Return whether the monitor does nothing just then."""
+        return any(span.begin <= at < span.end for span in self.stalls)
+
     def words(self) -> str:
         """Say what is unusual, for a person who reads a transcript."""
         parts = [f"proxy {self.proxy}"] * (self.proxy is not Proxy.NONE)
-        for name in ("unreached", "without_power", "without_address"):
+        parts += ["times unknown"] * (not self.knows_times)
+        for name in ("unreached", "without_power", "without_address", "resets", "stalls"):
             parts += [f"{name} {sorted(each.brokers)} {each.begin:.1f}-{each.end:.1f}" for each in getattr(self, name)]
         return "; ".join(parts) or "nothing unusual"
 
@@ -103,7 +125,10 @@ def drawn_surroundings(seed: int, scenario: Scenario, troubles: Sequence[Trouble
         unreached=tuple(unreached),
         without_power=tuple(_away(troubles, {Action.LOSE_POWER})),
         without_address=tuple(_away(troubles, _ENDS)) if are_pods else (),
+        resets=tuple(_resets(random, scenario, troubles)),
+        stalls=tuple(_stalls(random, troubles)),
         proxy=proxy,
+        knows_times=random.random() >= _DENIED_SHARE,
         addresses={
             broker: ("gateway" if proxy is Proxy.SHARED else f"broker-{broker}", PORT) for broker in scenario.brokers
         },
@@ -118,6 +143,25 @@ def _beyond_a_cut(random: Random, scenario: Scenario, one: Trouble) -> Iterator[
         yield Span(others, one.begin, one.end)
     elif chance < _WRONG_SIDE_SHARE + _SAME_NETWORK_SHARE:
         yield Span(one.brokers, one.begin, one.end)
+
+
+def _resets(random: Random, scenario: Scenario, troubles: Sequence[Trouble]) -> Iterator[Span]:
+    """Draw connections that are closed, of one broker or of all at once."""
+    if random.random() < _RESETS_SHARE:
+        for _ in range(random.choice((1, 2, 3))):
+            brokers = frozenset(random.sample(scenario.brokers, random.choice((1, 1, len(scenario.brokers)))))
+            at = _moment(random, troubles)
+            yield Span(brokers, at, at)
+
+
+def _stalls(random: Random, troubles: Sequence[Trouble]) -> Iterator[Span]:
+    if random.random() < _STALLS_SHARE:
+        at = _moment(random, troubles)
+        yield Span(frozenset(), at, at + random.uniform(1.5, _LONGEST_STALL))
+
+
+def _moment(random: Random, troubles: Sequence[Trouble]) -> float:
+    return random.uniform(5, max(one.end for one in troubles) + 40)
 
 
 def _away(troubles: Iterable[Trouble], actions: Iterable[Action]) -> Iterator[Span]:

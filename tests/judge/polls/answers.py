@@ -12,7 +12,8 @@ from streaming.model.storage.log import UNDEFINED_OFFSET
 from streaming.sources.polling.inquiry import Ask, Content, Presence, Question, QuorumLeader
 from streaming.sources.polling.view import ClusterView, PartitionView, Reassignment, in_order
 from streaming.sources.simulated.simulation import Simulation
-from tests.judge.polled.images import Image, Images
+from tests.judge.polls.forwarding import Forwarding
+from tests.judge.polls.images import Image, Images
 
 CLUSTER_ID = ClusterId("judged")
 _WHOLE_TOPIC = -1
@@ -38,24 +39,16 @@ class Answers:
         lists_fenced: bool,
         random: Random,
     ) -> None:
-        self._cluster, self._network = simulation.cluster, simulation.network
+        self._cluster = simulation.cluster
+        self._forwarding = Forwarding(simulation)
         self._images = images
         self._addresses = addresses
         self._lists_fenced = lists_fenced
         self._random = random
 
-    def reaches_controller(self, broker: BrokerId) -> bool:
-        """Return whether a request that this broker forwards is answered now."""
-        active = self._cluster.controllers.active
-        if active is None or self._cluster.is_paused(active):
-            return False
-        channel = self._cluster.brokers[broker].channel
-        is_cut = self._network.is_held((broker, active)) or self._network.is_held((active, broker))
-        return channel.is_open and channel.controller == active and not is_cut
-
-    def waits_for_controller(self, question: Question) -> bool:
-        """Return whether a question is not answered before a controller has answered the broker."""
-        return question.ask is Ask.QUORUM and not self.reaches_controller(question.broker)
+    def waits_for_controller(self, question: Question, asked: int) -> bool:
+        """Return whether a question that was asked at a time is not answered before a controller answers the broker."""
+        return question.ask is Ask.QUORUM and not self._forwarding.is_answered(question.broker, asked)
 
     def to(self, question: Question) -> Content:
         """Answer a question now."""
@@ -80,7 +73,7 @@ class Answers:
             topic: {number: self._view_of(image, topic, number, state) for number, state in sorted(parts.items())}
             for topic, parts in sorted(image.partitions.items())
         }
-        has_reassignments = self.reaches_controller(broker)
+        has_reassignments = self._forwarding.is_answered(broker, self._cluster.now)
         if not has_reassignments:
             topics = {
                 topic: {number: part._replace(reassignment=Reassignment()) for number, part in parts.items()}

@@ -13,8 +13,8 @@ from typing import Final
 from streaming.contracts.identifiers import BrokerId
 from streaming.sources.polling.metadata import ELSEWHERE_EVERY, TimedView
 from streaming.sources.polling.view import LONGEST_DOUBT, RECHECK_AFTER, ClusterView, goes_back, may_be_stale
-from tests.judge.polled.answers import Answers
-from tests.judge.polled.listeners import Clock, Listeners
+from tests.judge.polls.answers import Answers
+from tests.judge.polls.listeners import Clock, Listeners
 
 SLOW_AFTER_MS: Final = 1_000
 ROUND_MS: Final = 10_000

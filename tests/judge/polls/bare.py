@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import (
+    CLUSTER_TIMES,
     ConfigObserved,
     ConfigOrigin,
     Heartbeat,
@@ -47,7 +48,7 @@ class Poller:
         if before is None or not has_same_members(before, after):
             reason = SnapshotReason.START if before is None else SnapshotReason.PERIODIC
             report = snapshot(before, after, envelope, snapshot_id=f"{NAME}/{now}", reason=reason)
-            return [*report, *(minima(self._simulation, now) if before is None else ())]
+            return [*report, *(configuration(self._simulation, now) if before is None else ())]
         return steps(before, after, envelope) or [Heartbeat(**envelope)]
 
     def _view(self) -> ClusterView:
@@ -70,8 +71,11 @@ class Poller:
         )
 
 
-def minima(simulation: Simulation, now: Micros) -> list[Observation]:
-    """Give the minimum ISR of topics, and of brokers whose files have their own, as DescribeConfigs answers."""
+def configuration(simulation: Simulation, now: Micros, *, has_times: bool = False) -> list[Observation]:
+    """Give the minimum ISR of topics, and of brokers whose files have their own, as DescribeConfigs answers.
+
+    ``has_times``: also the times of the brokers, which takes a further permission.
+    """
     envelope: dict[str, Any] = {
         "cluster_id": _CLUSTER_ID,
         "cluster": "judged",
@@ -90,7 +94,7 @@ def minima(simulation: Simulation, now: Micros) -> list[Observation]:
         brokers=tuple(map(BrokerId, own)),
         values=tuple(own.values()),
     )
-    return [of_brokers] * bool(own) + [
+    of_topics = [
         ConfigObserved(
             **envelope,
             topic=plan.name,
@@ -100,3 +104,11 @@ def minima(simulation: Simulation, now: Micros) -> list[Observation]:
         )
         for plan in simulation.scenario.topics
     ]
+    constants = simulation.scenario.constants
+    times = [
+        ConfigObserved(
+            **envelope, topic="", key=key, value=str(getattr(constants, column)), origin=ConfigOrigin.DESCRIBE
+        )
+        for key, column in CLUSTER_TIMES.items()
+    ]
+    return [*([of_brokers] if own else []), *(times if has_times else []), *of_topics]

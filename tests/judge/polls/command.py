@@ -13,12 +13,12 @@ from typing import Final
 
 from tests.judge.judging import seeds
 from tests.judge.matching import reported_incidents
-from tests.judge.polled.monitor import Polling
-from tests.judge.polled.page import LEAST, failing, polled_rendered, short_classes
-from tests.judge.polled.strata import polled, seeds_of
-from tests.judge.polled.twins import twin_difference, twin_of
-from tests.judge.polled.verdicts import Result, named_histories, polled_result
-from tests.judge.polled.verdicts import polled_judged as judged
+from tests.judge.polls.monitor import Polling
+from tests.judge.polls.page import failing, polled_rendered, short_classes
+from tests.judge.polls.strata import LEAST, polled, seeds_of
+from tests.judge.polls.twins import twin_difference, twin_of
+from tests.judge.polls.verdicts import Result, named_histories, polled_result
+from tests.judge.polls.verdicts import polled_judged as judged
 from tests.judge.pool import CHECKOUT, all_played, commit
 from tests.judge.timeline import timeline
 
@@ -27,6 +27,8 @@ PLAYS: Final = 660
 _FILLED_AT_ONCE: Final = 40
 _MOST: Final = 1_200
 _SHOWN: Final = 40
+_COMPARED: Final = 240
+"""Plays, the first ones, that are polled in other ways, too."""
 
 
 def judge_polled(given: argparse.Namespace, kinds: tuple[str, ...]) -> int:
@@ -42,8 +44,8 @@ def judge_polled(given: argparse.Namespace, kinds: tuple[str, ...]) -> int:
     print(_page(results, given))
     print("\n".join(failing(results, _SHOWN)), file=sys.stderr)
     if given.write:
-        others = [("metadata alone", Polling(seconds=5.0, is_bare=True)), ("each 30 s", Polling(seconds=30.0))]
-        columns = [(name, _same(results, given, kinds, other)) for name, other in others]
+        others = [("by the metadata alone", Polling(seconds=5.0, is_bare=True)), ("each 30 s", Polling(seconds=30.0))]
+        columns = [(name, _same(results[:_COMPARED], given, kinds, other)) for name, other in others]
         PAGE.write_text(_page(results, given, columns), encoding="utf-8")
     return any("failed" in result for result in results)
 
@@ -84,13 +86,15 @@ def _page(
     changed = " with changes" if of.is_changed else ""
     drawn = f"seed {given.seed}" if given.seed else "drawn from the commit's id"
     cpu = sum(result["cpu"] for result in played) / max(1, len(played))
+    today = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"
     heading = f"""# What isrwatch says of polled clusters, judged
 
-{len(played)} plays of commit `{of.name[:12]}`{changed} of {of.date}, {drawn}; judged on {dt.datetime.now(dt.UTC):%Y-%m-%d}.
+{len(played)} plays of commit `{of.name[:12]}`{changed} of {of.date}, {drawn}; judged on {today}.
 Rendered by `make judge ARGS="--polled --write"`. The metadata log is not readable: the model's brokers answer each
-question as real ones do (`tests/judge/polled/listeners.py`, by what `tests/listeners` recorded), the metadata are read
-each {given.interval:g} s. Faults are drawn by kind, so that each class has at least {LEAST} incidents; half of the plays have a second one.
-What is right is decided as in [judge.md](judge.md), and by `tests/judge/polled/verdicts.py`. Intervals are Wilson's,
+question as real ones do (`tests/judge/polls/listeners.py`, by what `tests/listeners` recorded), the metadata are read
+each {given.interval:g} s. Faults are drawn by kind, so that each class has at least {LEAST} incidents; half of the
+plays have a second one.
+What is right is decided as in [judge.md](judge.md), and by `tests/judge/polls/verdicts.py`. Intervals are Wilson's,
 95 %. {len(results) - len(played)} plays failed. {cpu:.1f} s of a core each.
 """
     return polled_rendered(results, heading, columns or ())

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from tests.judge.polled.strata import LEAST
+from tests.judge.polls.strata import LEAST
 from tests.judge.results import NOTHING, classes_table, said_expected, said_reported, share, suspects_table
 from tests.judge.table import TABLE
 
@@ -22,8 +22,8 @@ CLASSES: Final = tuple(sorted({row.kind for row in TABLE.outcomes if row.kind is
 
 
 def is_right(one: Result) -> bool:
-    """Return whether the class of a finding is right, or it names two histories that nothing tells apart."""
-    return bool(one["kind_right"]) or is_alike(one)
+    """Return whether a class is right, as far as polls could show, or two are named that nothing tells apart."""
+    return bool(one["kind_right"]) or bool(one["right_as_seen"]) or is_alike(one)
 
 
 def is_alike(one: Result) -> bool:
@@ -76,6 +76,7 @@ class Figures:
         self.unseen_unclean = [one for one in elections if not one["could_be_seen"]]
         self.alike = sum(any(one["alike"] is not None for one in result["findings"]) for result in results)
         self.wrongly_alike = sum(one["alike"] is not None and not is_alike(one) for one in everything)
+        self.as_seen = sum(one["right_as_seen"] and not one["kind_right"] for one in findings)
         self.unseen = len(everything) - len(findings)
         costs = [each for result in results if (each := result.get("questions_per_second_and_broker"))]
         self.questions = max(costs, default=0.0)
@@ -114,6 +115,7 @@ class Figures:
         yield "the same of those that no poll could see", "", f"{others} of {len(self.unseen_unclean)}"
         yield "plays with an incident that names two histories", "10 %", share(self.alike, self.plays)
         yield "such names that another transcript disproves", "0", str(self.wrongly_alike)
+        yield "stalled leaders reported as slow brokers, of which no poll showed what they did", "", str(self.as_seen)
         yield "incidents that no poll could see", "", str(self.unseen)
         yield "most questions per second and broker, in a play", "", f"{self.questions:.2f}"
 
@@ -132,7 +134,7 @@ def polled_rendered(results: Sequence[Result], heading: str, columns: Sequence[C
 
 def _aims(results: Sequence[Result], columns: Sequence[Column]) -> Iterator[str]:
     every = [Figures(results), *(Figures(others) for _, others in columns)]
-    heads = "".join(f" {name} |" for name, _ in columns)
+    heads = "".join(f" {name}, {len(others)} of these plays |" for name, others in columns)
     yield f"| what | aim | found |{heads}"
     yield "|---|---|---|" + "---|" * len(columns)
     for (what, aim, found), *others in zip(*(list(figures.lines()) for figures in every), strict=True):
@@ -167,7 +169,9 @@ def errors_of(result: Result) -> int:
 
     What no poll could see counts only where it lasted; two histories that nothing tells apart do not.
     """
-    count = 2 * len(result["extra"]) + sum(one["could_be_seen"] and not one["reported"] for one in result["unclean"])
+    count: int = 2 * len(result["extra"]) + sum(
+        one["could_be_seen"] and not one["reported"] for one in result["unclean"]
+    )
     for one in result["findings"]:
         is_lasting = bool(one["harm"]) and one["end"] - one["first"] >= LASTING
         count += 4 * (one["is_silent"] and is_lasting) + 2 * one["is_false_alarm"]

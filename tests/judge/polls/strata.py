@@ -14,8 +14,8 @@ from typing import Final
 from streaming.sources.simulated.scenario import Scenario
 from tests.judge.faults import DRAWERS
 from tests.judge.judging import seeds
-from tests.judge.play import Play, played, that_can_be
-from tests.judge.polled.monitor import Polling
+from tests.judge.play import TAIL_SECONDS, Batch, Play, played, that_can_be
+from tests.judge.polls.monitor import Polling
 from tests.judge.trouble import Trouble
 
 LEAST: Final = 30
@@ -110,13 +110,22 @@ def kinds_of(seed: int) -> tuple[str, ...]:
     return that_can_be((stratum.fault, second))
 
 
-def polled(seed: int, kinds: tuple[str, ...] = (), polling: Polling | None = None) -> Play:
-    """Play a seed on a polled cluster."""
-    fits = stratum_of(seed).fits
-    if kinds or fits is None:
-        return played(seed, kinds or kinds_of(seed), polling=polling or Polling())
+def polled(
+    seed: int,
+    kinds: tuple[str, ...] = (),
+    polling: Polling | None = None,
+    watch: Callable[[Batch], None] | None = None,
+    tail: float = TAIL_SECONDS,
+) -> Play:
+    """Play a seed on a polled cluster; ``watch`` and ``tail`` as of every play."""
+    fits = None if kinds else stratum_of(seed).fits
     return played(
-        seed, kinds_of(seed), polling=polling or Polling(), fits=lambda scenario, troubles: fits(scenario, troubles[0])
+        seed,
+        kinds or kinds_of(seed),
+        watch,
+        tail,
+        polling=polling or Polling(),
+        fits=None if fits is None else lambda scenario, troubles: fits(scenario, troubles[0]),
     )
 
 

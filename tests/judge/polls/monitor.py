@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Observation
 from streaming.model.controller.metadata_writer import Commit
 from streaming.sources.polling.inference import Inference
-from streaming.sources.polling.inquiry import Met
+from streaming.sources.polling.inquiry import Meeting, Met
 from streaming.sources.polling.metadata import TimedView
 from streaming.sources.polling.schedule import Intervals
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
-from tests.judge.polled.answers import Answers
-from tests.judge.polled.bare import NAME, minima
-from tests.judge.polled.images import Images
-from tests.judge.polled.listeners import TICK_MS, Listeners
-from tests.judge.polled.surroundings import Surroundings
-from tests.judge.polled.transcripts import Transcript
-from tests.judge.polled.views import Views
-
-if TYPE_CHECKING:
-    from streaming.model.constants import Constants
+from tests.judge.polls.answers import Answers
+from tests.judge.polls.bare import NAME, configuration
+from tests.judge.polls.images import Images
+from tests.judge.polls.listeners import TICK_MS, Listeners
+from tests.judge.polls.surroundings import Surroundings
+from tests.judge.polls.transcripts import Transcript
+from tests.judge.polls.views import Views
 
 _MILLI: Final = 1_000
 _SECOND: Final = 1_000_000
@@ -43,15 +40,6 @@ class Polling:
     seconds: float = 5.0
     is_bare: bool = False
     is_whole: bool = False
-
-
-def intervals_of(constants: Constants, polling: Polling) -> Intervals:
-    """Give the intervals of a collector, with the times that DescribeConfigs shows of the cluster."""
-    return Intervals(
-        poll=Micros(round(polling.seconds * _SECOND)),
-        session=Micros(constants.broker_session_timeout_ms * _MILLI),
-        lag=Micros(constants.replica_lag_time_max_ms * _MILLI),
-    )
 
 
 class Monitor:
@@ -81,7 +69,7 @@ class Monitor:
         self.transcript = Transcript(origin, is_whole=polling.is_whole)
         self._simulation = simulation
         self._agenda = simulation.agenda
-        self._inference = Inference(NAME, "judged", intervals_of(constants, polling))
+        self._inference = Inference(NAME, "judged", Intervals(poll=Micros(round(polling.seconds * _SECOND))))
         answers = Answers(
             simulation,
             Images(simulation.cluster, commits),
@@ -99,8 +87,10 @@ class Monitor:
             random=random,
             take=self._viewed,
         )
+        self._around = surroundings
+        self._late: list[Met | TimedView | None] = []
         self._seen: list[Observation] = []
-        self._has_minima = False
+        self._has_configuration = False
         self._views.begin(WARM_UP_MS + random.randrange(round(min(polling.seconds, 4) * _MILLI)))
         self._agenda.every(TICK_MS, WARM_UP_MS + TICK_MS, self._tick)
         self._next_ms = -1
@@ -114,25 +104,47 @@ class Monitor:
     def _now(self) -> Micros:
         return self._listeners.micros(self._listeners.now)
 
+    @property
+    def _stands_still(self) -> bool:
+        return self._around.stands_still((self._listeners.now - WARM_UP_MS) / _MILLI)
+
     def _tick(self) -> None:
         self._listeners.tick()
+        if self._stands_still:
+            return
+        late, self._late = self._late, []
+        for each in late:
+            self._take_late(each)
         self._go_on()
 
+    def _take_late(self, late: Met | TimedView | None) -> None:
+        """Take what has ended while the monitor stood still: for it, that was now."""
+        if isinstance(late, Met):
+            self._met(late._replace(ended=self._now))
+        else:
+            self._viewed(None if late is None else TimedView(late.view, late.began, self._now))
+
     def _met(self, met: Met) -> None:
+        if self._stands_still:
+            self._late += [met] * (met.how is not Meeting.SILENT)
+            return
         self.transcript.met(met)
         self._inference.meet(met)
         self._plan()
 
     def _viewed(self, read: TimedView | None) -> None:
+        if self._stands_still:
+            self._late.append(read)
+            return
         self.transcript.viewed(read, self._now)
         if read is None:
             self._inference.miss_changes()
             return
         self._inference.view(read.view, read.began, read.ended)
-        if not self._has_minima:
-            self._has_minima = True
+        if not self._has_configuration:
+            self._has_configuration = True
             self._take()
-            self._seen += minima(self._simulation, self._now)
+            self._seen += configuration(self._simulation, self._now, has_times=self._around.knows_times)
         self._plan()
 
     def _plan(self) -> None:
@@ -144,6 +156,8 @@ class Monitor:
 
     def _go_on(self) -> None:
         """Publish what is clear, and ask what is due."""
+        if self._stands_still:
+            return
         self._take()
         if self._now >= self._inference.next_at:
             for question in self._inference.questions(self._now):

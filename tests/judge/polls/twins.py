@@ -14,7 +14,7 @@ from streaming.contracts.identifiers import BrokerId
 from streaming.model.messages.network import controllers
 from streaming.sources.simulated.scenario import Action, Fault, Scenario
 from tests.judge.play import Play, played_again
-from tests.judge.polled.transcripts import difference
+from tests.judge.polls.transcripts import difference
 from tests.judge.trouble import NEVER, Absence, Act, Trouble
 
 HISTORIES: Final[dict[str, tuple[str, ...]]] = {

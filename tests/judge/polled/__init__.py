@@ -1,1 +1,0 @@
-"""Polled clusters in the judge: the model answers every question as real brokers do."""
