@@ -183,7 +183,7 @@ def running(servers: str, collect: CollectSettings, warm: float) -> Iterator[Run
 
 def each_round(kinds: tuple[str, ...], round_seconds: float) -> CollectSettings:
     """Ask for these kinds once a round."""
-    seconds = {f"{kind}_seconds": round_seconds if kind in kinds else NEVER_SECONDS for kind in ALL_KINDS}
+    seconds = {f"{kind}_interval": round_seconds if kind in kinds else NEVER_SECONDS for kind in ALL_KINDS}
     return CollectSettings(**seconds)  # type: ignore[arg-type]
 
 

@@ -22,12 +22,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.fuzz.targets import QUARANTINED, REFUSED, VALUE, Configurations, Frames, Observations, Pages
-from tests.fuzz.targets_of_kafka import Records, Responses
+from tests.fuzz.targets_of_kafka import Records, Responses, Watched
 
 if TYPE_CHECKING:
     from tests.fuzz.targets import Target
 
-TARGETS: Final = (Observations, Frames, Records, Responses, Pages, Configurations)
+TARGETS: Final = (Observations, Frames, Records, Responses, Watched, Pages, Configurations)
 INSIDE: Final = 0.6
 SECONDS: Final = 10.0
 _NAMES: Final = {target.name: target for target in TARGETS}

@@ -9,21 +9,25 @@ from typing import Any, cast
 
 from crc32c import crc32c
 from kafka.protocol.admin import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
     DescribeQuorumResponse,
     DescribeTopicPartitionsResponse,
     ListPartitionReassignmentsResponse,
 )
-from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
 from kafka.protocol.metadata import MetadataResponse
 from kafka.record.util import decode_varint, encode_varint
 
-from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Observation, SnapshotReason, SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.decoding import EncodedBatch, decode_batches, split
 from streaming.sources.metadata_log.image import ClusterImage
+from streaming.sources.polling.asking import Reply, Requests
 from streaming.sources.polling.broker import ConnectedBroker, MetadataDecoder
+from streaming.sources.polling.inquiry import Ask, Question
 from streaming.sources.polling.reassignments import listed
 from streaming.sources.polling.view import snapshot
 from streaming.sources.protocol.addresses import Address, Peer
@@ -273,6 +277,64 @@ class Responses:
         envelope = {"cluster_id": view.cluster_id, "cluster": "c", "source": "admin:a", "source_kind": SourceKind.POLL}
         moments = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), Micros(EPOCH))
         checked(snapshot(None, view, envelope | moments, snapshot_id="s", reason=SnapshotReason.START))
+
+
+class Watched:
+    """Answers to questions on kept connections."""
+
+    name, weight = "watched answers", 5
+
+    def __init__(self) -> None:
+        broker = DescribeClusterResponse.DescribeClusterBroker
+        brokers = [broker(broker_id=each, host="h", port=9092, rack=None, is_fenced=each == 2) for each in (1, 2, 3)]
+        described = DescribeClusterResponse(
+            version=2, throttle_time_ms=0, error_code=0, error_message=None, endpoint_type=1, cluster_id="c",
+            controller_id=1, brokers=brokers, authorized_operations=set(),
+        )  # fmt: skip
+        offsets, ends = ListOffsetsResponse.ListOffsetsTopicResponse, OffsetForLeaderEpochResponse
+        listed_ends = [
+            offsets.ListOffsetsPartitionResponse(
+                partition_index=each, error_code=each, timestamp=-1, offset=7, leader_epoch=1
+            )
+            for each in (0, 1)
+        ]
+        of_epochs = [
+            ends.OffsetForLeaderTopicResult.EpochEndOffset(error_code=0, partition=each, leader_epoch=1, end_offset=7)
+            for each in (0, 1)
+        ]
+        logs = [offsets(name="t", partitions=listed_ends)]
+        epochs = [ends.OffsetForLeaderTopicResult(topic="t", partitions=of_epochs)]
+        made = (
+            described,
+            _listed()[1],
+            ListOffsetsResponse(version=7, throttle_time_ms=0, topics=logs),
+            ends(version=4, throttle_time_ms=0, topics=epochs),
+        )
+        self._frames = [Responses._framed(response) for response in made]
+        some = (("t", 0, 1), ("t", 1, 1))
+        self._questions = [Question(ask, BrokerId(1), some) for ask in Ask if ask is not Ask.QUORUM]
+
+    def mutated(self, dice: Random, *, inside: bool) -> bytes:
+        number = dice.randrange(len(self._frames))
+        frame = self._frames[number]
+        if not inside:
+            return bytes([number]) + odd_bytes(dice, frame)
+        odd = frame[4:9] + odd_bytes(dice, frame[9:])
+        return bytes([number]) + struct.pack(">i", len(odd)) + odd
+
+    def outcome(self, data: bytes) -> str:
+        connection = _Fed(data[1:])
+        connection.versions = {DescribeClusterRequest.API_KEY: (0, 2), 75: (0, 0), 2: (0, 7), 23: (0, 4)}
+        steps = Requests().of(self._questions[data[0]], connection)
+        reply = Reply({})
+        try:
+            steps.send(connection.call(*next(steps)))
+        except ConnectionRefused:
+            return REFUSED
+        except StopIteration as end:
+            reply = end.value
+        assert reply.content is not None or reply.error
+        return VALUE
 
 
 def _next(frame: bytes) -> bytes:

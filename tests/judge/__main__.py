@@ -93,8 +93,9 @@ def main() -> int:
     if given.polled and given.kind == "incidents":
         return judge_polled(given, kinds)
     if given.play is not None:
-        show = _show_alerts if given.kind in {"alerts", "vmalert"} else _play_one
-        return show(given.play, kinds, is_verbose=given.verbose)
+        if given.kind in {"alerts", "vmalert"}:
+            return _show_alerts(given.play, kinds, is_verbose=given.verbose, is_polled=given.polled)
+        return _play_one(given.play, kinds, is_verbose=given.verbose)
     if given.kind == "quiet":
         return _quiet(given)
     of, kind = commit(), POLLED_ALERTS if given.polled else KINDS[given.kind]
@@ -181,12 +182,12 @@ def _play_one(seed: int, kinds: tuple[str, ...], *, is_verbose: bool) -> int:
     return bool(result["errors"])
 
 
-def _show_alerts(seed: int, kinds: tuple[str, ...], *, is_verbose: bool) -> int:
+def _show_alerts(seed: int, kinds: tuple[str, ...], *, is_verbose: bool, is_polled: bool) -> int:
     """Show what fires in one play, what is sent of it, and what is wrong with that."""
     scrapes = Scrapes(frozenset())
     if is_verbose:
-        print("\n".join(timeline(play_of(seed, kinds, scrapes))))
-    result = alerted(seed, kinds)
+        print("\n".join(timeline(play_of(seed, kinds, scrapes, is_polled=is_polled))))
+    result = alerted(seed, kinds, is_polled=is_polled)
     print(json.dumps(result, indent=1))
     if "failed" in result:
         return 1

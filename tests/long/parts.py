@@ -74,6 +74,12 @@ PARTS: Final = {
         says=PLAYS,
         resumes=True,
     ),
+    "judge-polled": Part(
+        "660 random faults of polled clusters: what is reported of them against the model",
+        f"{JUDGE} --polled",
+        says=PLAYS,
+        resumes=True,
+    ),
     "judge-quiet": Part(
         "30 days of a healthy cluster: every alert that fires was planted, and none is critical",
         "tests.judge --quiet --seed {seed}",

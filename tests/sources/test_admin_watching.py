@@ -108,7 +108,7 @@ def test_while_the_log_is_read_no_broker_is_watched_and_while_it_is_not_all_are(
     source = source_of(
         cluster, source_kind=SourceKind.NONE, poll_micros=100_000, is_primary_current=lambda: is_current[0]
     )
-    until(source, lambda _: whole_polls(cluster) >= 5)
+    until(source, lambda _: whole_polls(cluster) >= 3)
     assert not cluster.asked(DescribeClusterRequest)
     at_rest = cluster.connections()
     is_current[0] = False
@@ -118,7 +118,7 @@ def test_while_the_log_is_read_no_broker_is_watched_and_while_it_is_not_all_are(
     until(source, lambda _: cluster.connections() <= at_rest)
     asked = len(cluster.asked(DescribeClusterRequest))
     polls = whole_polls(cluster)
-    found = until(source, lambda _: whole_polls(cluster) >= polls + 5)
+    found = until(source, lambda _: whole_polls(cluster) >= polls + 3)
     assert len(cluster.asked(DescribeClusterRequest)) == asked
     assert not [each for each in found if isinstance(each, PartitionObserved | BrokerObserved)]
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FOREVER: Final = 1 << 62
 SECOND: Final = 1_000_000
+SILENT_EVERY: Final = SECOND
+"""A question without an answer is reported so often."""
 SECOND_CONNECTION_AFTER: Final = 2 * SECOND
 """So long an open connection is silent before another one is tried."""
 _ANOTHER_AFTER: Final = 10 * SECOND  # and then again: the broker may have been started again elsewhere
@@ -122,12 +124,12 @@ class Aside:
     @property
     def next_at(self) -> int:
         """Time at which silence is to be reported."""
-        return self.asked.exchange.asked + (self.asked.silences + 1) * SECOND
+        return self.asked.exchange.asked + (self.asked.silences + 1) * SILENT_EVERY
 
     def report_silence(self, now: Micros) -> None:
         """Report that the question is still open."""
         if now >= self.next_at:
-            self.asked.silences = (now - self.asked.exchange.asked) // SECOND
+            self.asked.silences = (now - self.asked.exchange.asked) // SILENT_EVERY
             self.line.around.report(Met(self.asked.question, self.asked.asked, now, Meeting.SILENT, self.number))
 
     def ready(self, now: Micros) -> None:
@@ -209,7 +211,7 @@ class Line:
         """Time at which :meth:`move_on` is due, if nothing else calls for it before."""
         times = [FOREVER if self.aside is None else self.aside.next_at]
         if self._asked is not None:
-            times.append(self._asked.exchange.moved + (self._asked.silences + 1) * SECOND)
+            times.append(self._asked.exchange.moved + (self._asked.silences + 1) * SILENT_EVERY)
             if self._second is None:
                 times.append(max(self._second_at, self._asked.exchange.moved + SECOND_CONNECTION_AFTER))
         elif self._waiting and self._connection is not None:
@@ -217,7 +219,7 @@ class Line:
         elif self._waiting and self._attempt is None:
             times.append(self._not_before)
         if self._attempt is not None:
-            times.append((self._attempt.accepted or monotonic()) + (self._attempt.silences + 1) * SECOND)
+            times.append((self._attempt.accepted or monotonic()) + (self._attempt.silences + 1) * SILENT_EVERY)
         if self._second is not None and not self._second.silences:
             times.append((self._second.accepted or monotonic()) + SECOND // 10)
         return min(times)
@@ -346,8 +348,8 @@ class Line:
     # ------------------------------------------------------------------ silence, and the end of connections
 
     def _report_silence(self, asked: Asked, now: Micros) -> None:
-        if now >= asked.exchange.moved + (asked.silences + 1) * SECOND:
-            asked.silences = (now - asked.exchange.moved) // SECOND
+        if now >= asked.exchange.moved + (asked.silences + 1) * SILENT_EVERY:
+            asked.silences = (now - asked.exchange.moved) // SILENT_EVERY
             self.around.report(Met(asked.question, asked.asked, now, Meeting.SILENT, self._number))
         if self._second is None and now >= max(self._second_at, asked.exchange.moved + SECOND_CONNECTION_AFTER):
             self._second = self._begun(now)
@@ -358,9 +360,9 @@ class Line:
             self.around.report(Met(asked.question, self._second.began, accepted, Meeting.SILENT, self._second.number))
 
     def _report_silent_attempt(self, attempt: Attempt, now: Micros) -> None:
-        if attempt.accepted is None or now < attempt.accepted + (attempt.silences + 1) * SECOND:
+        if attempt.accepted is None or now < attempt.accepted + (attempt.silences + 1) * SILENT_EVERY:
             return
-        attempt.silences = (now - attempt.accepted) // SECOND
+        attempt.silences = (now - attempt.accepted) // SILENT_EVERY
         if self._waiting:
             self.around.report(Met(self._waiting[0], attempt.began, now, Meeting.SILENT, attempt.number))
 

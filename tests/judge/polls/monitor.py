@@ -144,8 +144,18 @@ class Monitor:
         if not self._has_configuration:
             self._has_configuration = True
             self._take()
+            self._learn_times()
             self._seen += configuration(self._simulation, self._now, has_times=self._around.knows_times)
         self._plan()
+
+    def _learn_times(self) -> None:
+        """Let what is inferred follow the configured times of the cluster, as the admin source does."""
+        constants = self._simulation.scenario.constants
+        if self._around.knows_times:
+            self._inference.use_times(
+                session=Micros(constants.broker_session_timeout_ms * _MILLI),
+                lag=Micros(constants.replica_lag_time_max_ms * _MILLI),
+            )
 
     def _plan(self) -> None:
         """Go on when this moment is over: several questions may end in it."""

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.model.constants import PRESETS, Constants
+from streaming.model.constants import NEWEST, PRESETS, Constants
 from streaming.model.controller.metadata_writer import Commit
 from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question
 from streaming.sources.simulated.scenario import Action, Fault, Scenario, TopicPlan
@@ -19,7 +19,7 @@ from tests.judge.polls.answers import Answers
 from tests.judge.polls.images import Images
 from tests.judge.polls.listeners import TICK_MS, Listeners
 from tests.judge.polls.surroundings import Span, Surroundings
-from tests.listeners.recordings import Play
+from tests.listeners.recordings import NEVER, Play
 
 BROKERS: Final = tuple(map(BrokerId, (1, 2, 3)))
 EVERY_MS: Final = 200
@@ -72,18 +72,25 @@ def changes(seen: list[Seen]) -> list[Seen]:
     return [one for place, one in enumerate(seen) if not place or seen[place - 1].what != one.what]
 
 
+def lasting(seen: list[Seen], least_ms: int) -> list[Seen]:
+    """Leave out what is over sooner."""
+    ends = [one.at for one in seen[1:]] + [NEVER]
+    return changes([one for one, end in zip(seen, ends, strict=True) if end - one.at >= least_ms])
+
+
 class Replay:
     """One recorded play, on the model.
 
     Args:
+        version: of Kafka.
         play: of the steps, the times of the cluster, and how long its processes take to start.
     """
 
-    def __init__(self, play: Play) -> None:
+    def __init__(self, version: str, play: Play) -> None:
         self._play = play
         self.met: dict[Ask, list[Met]] = {Ask.PRESENCE: [], Ask.QUORUM: []}
         commits = list[Commit]()
-        self._source = source_of(_scenario(play), 1, on_commit=commits.append)
+        self._source = source_of(_scenario(version, play), 1, on_commit=commits.append)
         self._simulation = self._source.simulation
         self._begin = WARM_UP_MS + _BEGIN_MS
         images = Images(self._simulation.cluster, commits)
@@ -107,10 +114,21 @@ class Replay:
         agenda = self._simulation.agenda
         active = self._simulation.cluster.controllers.active
         for at, text in self._play.steps:
+            if "is started" in text:
+                at = self._starts_at(at)  # noqa: PLW2901 - what the machine of the recording took is not the broker's
             for fault in faults_of(text, active or BrokerId(-100), len(self._play.data["controllers"])):
                 agenda.at(self._begin + at, partial(self._simulation.inflict, fault))
         agenda.every(TICK_MS, WARM_UP_MS + TICK_MS, self._tick)
         agenda.every(EVERY_MS, WARM_UP_MS + EVERY_MS, self._ask)
+
+    def _starts_at(self, at: int) -> int:
+        """Return when a process must be started so that it registers when the recorded one did.
+
+        One that is started at once waits for the end of the session of the one before, which says nothing of it.
+        """
+        registered = self._play.written(since=at, register=3)
+        is_known = registered < NEVER and at > self._play.session_ms
+        return max(at, registered - _BROKER_STARTS_MS) if is_known else at
 
     def _tick(self) -> None:
         for listeners in self._listeners:
@@ -168,13 +186,13 @@ class Replay:
         )
 
 
-def _scenario(play: Play) -> Scenario:
+def _scenario(version: str, play: Play) -> Scenario:
     """Give a cluster as the recorded one: its times, and processes that take as long to start."""
     back = next((at for at, text in play.steps if "is started" in text and text.startswith("10")), 0)
     is_back = play.first(1, "DescribeQuorum", "answered", back)
     start_up = is_back - back - _ELECTION_MS if back else _BROKER_STARTS_MS
     constants: Constants = replace(
-        PRESETS["kraft-4.x"],
+        PRESETS["kraft-3.9" if version == "3.9" else NEWEST],
         broker_session_timeout_ms=play.session_ms,
         broker_heartbeat_interval_ms=500 if play.session_ms < 9_000 else 2_000,
         replica_lag_time_max_ms=play.lag_ms,

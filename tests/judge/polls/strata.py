@@ -107,6 +107,8 @@ def kinds_of(seed: int) -> tuple[str, ...]:
     if not stratum.pairs or random.random() >= _PAIRS_SHARE:
         return (stratum.fault,)
     (second,) = random.choices(list(DRAWERS), [weight for weight, _ in DRAWERS.values()])
+    if second == stratum.fault == "combined":
+        return (second,)  # only one node is the active controller
     return that_can_be((stratum.fault, second))
 
 

@@ -157,6 +157,7 @@ def test_the_page_counts_what_polls_could_see_and_names_the_rest() -> None:
     result = {
         "seed": 1, "preset": "tuned", "faults": ["crash"], "stratum": "a crash", "around": "-", "extra": [],
         "findings": [finding], "is_harmful": True, "unclean": [], "cpu": 1.0, "wrong_proven_count": 0,
+        "most_asked": 1.5,
     }  # fmt: skip
     unseen = {**result, "findings": [{**finding, "could_be_seen": False, "end": 12.0}]}
     figures = Figures([result, unseen])

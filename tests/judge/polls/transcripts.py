@@ -7,6 +7,7 @@ the controller, on which second of its period a question is asked, and how many 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -18,6 +19,7 @@ from streaming.sources.polling.view import PartitionView
 
 TOLERANCE: Final = 2.0
 """Seconds by which the same change may be seen earlier or later: a heartbeat's period, and that of the questions."""
+BUDGET_SECONDS: Final = 10
 _SECOND: Final = 1_000_000
 
 Subject = tuple[str, ...]
@@ -62,7 +64,7 @@ class Transcript:
     changes: list[Change] = field(default_factory=list)
     views: list[float] = field(default_factory=list)
     partitions: dict[tuple[str, int], list[tuple[float, PartitionView]]] = field(default_factory=dict)
-    questions: int = 0
+    _asked: Counter[tuple[int, int]] = field(default_factory=Counter)
     _values: dict[Subject, str] = field(default_factory=dict)
 
     def _seconds(self, at: Micros) -> float:
@@ -71,7 +73,8 @@ class Transcript:
     def met(self, met: Met) -> None:
         """Write down the end of a question."""
         at = self._seconds(met.ended)
-        self.questions += met.how is not Meeting.SILENT
+        if met.how not in {Meeting.SILENT, Meeting.REFUSED, Meeting.UNREACHABLE}:
+            self._asked[met.question.broker, int(self._seconds(met.asked) // BUDGET_SECONDS)] += 1
         if self.is_whole:
             by = f"{met.question.ask} of {met.question.broker} #{met.connection}"
             self.entries.append(Entry(at, self._seconds(met.asked), by, str(met.how), said(met)))
@@ -105,6 +108,11 @@ class Transcript:
                     seen.append((at, part))
                     value = repr((part.leader, part.leader_epoch, part.isr, part.replicas, part.elr, part.offline))
                     self._note(at, ("partition", topic, str(number)), value)
+
+    @property
+    def most_asked(self) -> float:
+        """Return the most questions a second to one broker, over ``BUDGET_SECONDS``."""
+        return max(self._asked.values(), default=0) / BUDGET_SECONDS
 
     def _note(self, at: float, subject: Subject, value: str) -> None:
         if self._values.get(subject) != value:

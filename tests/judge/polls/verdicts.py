@@ -144,12 +144,5 @@ def polled_result(play: Play, cpu: float) -> Result:
         "stratum": stratum_of(play.seed).name,
         "around": drawn_surroundings(play.seed, play.scenario, play.troubles).words(),
         "unclean": unclean_elections(play, reported),
-        **_cost(play),
+        "most_asked": 0.0 if play.met is None else play.met.most_asked,
     }
-
-
-def _cost(play: Play) -> Result:
-    if play.met is None:
-        return {}
-    brokers = len(play.scenario.brokers)
-    return {"questions_per_second_and_broker": round(play.met.questions / play.seconds / brokers, 2)}
