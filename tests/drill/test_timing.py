@@ -61,4 +61,6 @@ def test_a_report_is_late_ten_seconds_after_the_first_answer_that_shows_it_or_af
     assert str(late) == (
         "broker_loss of [3] was reported 11.0 s after the first answer that shows it and 32.0 s after a listener failed"
     )
+    restarted = Reported(told, 30_000_000, Shown(28_000_000, 40_000_000))
+    assert str(restarted) == "broker_loss of [3] was reported 2.0 s after the first answer that shows it"
     assert str(Reported(told, None, Shown(1, 1))) == "broker_loss of [3] was not reported"

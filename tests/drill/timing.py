@@ -42,7 +42,7 @@ class Reported(NamedTuple):
         if self.at is None:
             return f"{kind} of {sorted(brokers)} was not reported"
         signs = (self.shown.answered, "the first answer that shows it"), (self.shown.listened, "a listener failed")
-        parts = [f"{(self.at - at) / 1e6:.1f} s after {what}" for at, what in signs if at is not None]
+        parts = [f"{(self.at - at) / 1e6:.1f} s after {what}" for at, what in signs if at is not None and at <= self.at]
         return f"{kind} of {sorted(brokers)} was reported {' and '.join(parts) or 'before anything showed it'}"
 
 

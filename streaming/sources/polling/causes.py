@@ -9,7 +9,7 @@ from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, BrokerId, 
 from streaming.sources.polling.conduct import seconds
 from streaming.sources.polling.elections import SeenLogEnds, election_of, is_from_outside, is_missing_records
 from streaming.sources.polling.fates import Conclusion, Fate, Fates, Step
-from streaming.sources.polling.view import InferredCause
+from streaming.sources.polling.view import InferredCause, PartitionView
 
 if TYPE_CHECKING:
     from streaming.sources.polling.conduct import Listeners
@@ -23,7 +23,15 @@ _OF_FATE: Final = {
     Fate.CUT_OFF: Cause.FENCED,
     Fate.BROKE: Cause.FENCED,
 }
-_GRAVEST: Final = (Cause.FENCED, Cause.DIR_FAILURE, Cause.LAG, Cause.LEADER_STALL, Cause.CONTROLLED_SHUTDOWN)
+_IN_TURN: Final = (
+    Cause.UNKNOWN,
+    Cause.LAG,
+    Cause.LEADER_STALL,
+    Cause.DIR_FAILURE,
+    Cause.FENCED,
+    Cause.CONTROLLED_SHUTDOWN,
+)
+"""Order in which brokers are taken to have left, of those that left between two answers for different reasons."""
 
 
 class Causes:
@@ -76,16 +84,36 @@ class Causes:
         doubt += ", but has all that was seen" if has_all else ": it can have caught up, or lack acknowledged records"
         return "; ".join(filter(None, (because, doubt)))
 
+    def between(self, step: Step, now: Micros) -> list[tuple[PartitionView, InferredCause]]:
+        """Return the states between the two of a step by which brokers left for different reasons, with their causes.
+
+        Which one left first is unknown. Whoever was stopped is taken for the last one: if writes are refused then, the
+        stop was not safe, and to call it planned would be wrong.
+        """
+        before, after = step.before, step.after
+        if before is None or set(before.replicas) != set(after.replicas) or is_from_outside(step):
+            return []
+        view, states = before, list[tuple[PartitionView, InferredCause]]()
+        for brokers, why in self._reasons(step, now)[:-1]:
+            isr = tuple(broker for broker in view.isr if broker not in brokers)
+            has_moved = view.leader in brokers
+            leader, epoch = (after.leader, after.leader_epoch) if has_moved else (view.leader, view.leader_epoch)
+            view = view._replace(isr=isr, leader=leader, leader_epoch=epoch)
+            states.append((view, why))
+        return states
+
+    def _reasons(self, step: Step, now: Micros) -> list[tuple[set[BrokerId], InferredCause]]:
+        """Return which brokers left for which reason, in the order in which they are taken to have left."""
+        reasons: dict[Cause, tuple[set[BrokerId], InferredCause]] = {}
+        for broker in step.left:
+            why = self._why(step, broker, self._fates.of(broker, step.since, step.until, now))
+            brokers, first = reasons.setdefault(why.cause, (set(), why))
+            because = "; ".join(dict.fromkeys(filter(None, (first.because, why.because))))
+            reasons[why.cause] = brokers | {broker}, first._replace(because=because)
+        return [reasons[cause] for cause in sorted(reasons, key=_place)]
+
     def _removal(self, step: Step, now: Micros) -> InferredCause:
-        whys = [self._why(step, broker, self._fates.of(broker, step.since, step.until, now)) for broker in step.left]
-        because = "; ".join(dict.fromkeys(why.because for why in whys if why.because))
-        causes = sorted(
-            {why.cause for why in whys},
-            key=lambda each: (each not in _GRAVEST, _GRAVEST.index(each) if each in _GRAVEST else 0),
-        )
-        if len(causes) == 1:
-            return whys[0]._replace(because=because)
-        return InferredCause(causes[0], Evidence.AMBIGUOUS, tuple(causes), because)
+        return self._reasons(step, now)[-1][1]
 
     def _why(self, step: Step, broker: BrokerId, conclusion: Conclusion | None) -> InferredCause:
         """Return why one broker left the ISR."""
@@ -113,6 +141,10 @@ class Causes:
                 because = f"leader {step.after.leader} had not answered for {seconds(lasted)} just before"
                 return InferredCause(Cause.LEADER_STALL, because=because)
         return InferredCause(Cause.LAG, because=conclusion.because)
+
+
+def _place(cause: Cause) -> int:
+    return _IN_TURN.index(cause)
 
 
 def _of_full_isr(step: Step) -> InferredCause:

@@ -194,6 +194,8 @@ class Listeners:
         """
         before, vote = self._votes.get(voter), _Vote(asked, ended, frozenset(listed))
         self._votes[voter] = vote
+        if before is None:  # one that does not say who it is gets another number with each connection
+            self._votes = {each: last for each, last in self._votes.items() if ended - last.ended <= _VOTE_LASTS}
         if before is not None and before.listed == vote.listed and not self._is_disputed:
             for broker in vote.listed:
                 self._listing[broker].seen = asked
@@ -245,14 +247,6 @@ class Listeners:
         return any(
             vote.asked >= moment and broker in vote.listed for voter, vote in self._votes.items() if voter != broker
         )
-
-    def forget(self, brokers: Iterable[BrokerId]) -> None:
-        """Forget brokers that are neither listed nor replicas of any partition."""
-        for broker in brokers:
-            self.of.pop(broker, None)
-            self._listing.pop(broker, None)
-            self._votes.pop(broker, None)
-            self.proxied.discard(broker)
 
 
 def seconds(micros: int) -> str:

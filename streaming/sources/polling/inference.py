@@ -198,7 +198,7 @@ class Inference:
         self._missed_changes |= is_new_log
         after = view if before is None or is_new_log else self._with_newer(before, view, asked)
         self._listeners.at(after.brokers)
-        changes = self._listeners.vote(view.answered_by, (*view.brokers, *view.unseen), asked, ended)
+        changes = self._listeners.vote(view.answered_by, view.brokers, asked, ended)
         self._reports += (_Report(change.since, change.until, listed=change) for change in changes)
         steps = () if before is None else tuple(self._steps(before, after, answered))
         reason = self._reason(before, after, ended)
@@ -346,6 +346,7 @@ class Inference:
         assert report.after is not None  # noqa: S101 - for the type checker
         explained = [(step, self._causes.explain(step, now)) for step in report.steps]
         before, after = self._brokers_of(report.steps, envelope, now)
+        before += self._between(report.steps, report.after, envelope, now)
         if report.reason is not None:
             return [*before, *self._full(report, report.after, dict(explained), envelope), *after]
         steps = [
@@ -354,6 +355,16 @@ class Inference:
             if why is not None
         ]
         return [*before, *steps, *after] or ([Heartbeat(**envelope)] if report.is_view else [])
+
+    def _between(
+        self, steps: tuple[Step, ...], view: ClusterView, envelope: dict[str, Any], now: Micros
+    ) -> list[Observation]:
+        """Return the steps of partitions that brokers left for different reasons, but for the last one of each."""
+        return [
+            observed_step(step.topic, step.number, view, envelope, why, state)
+            for step in steps
+            for state, why in (self._causes.between(step, now) if len(step.left) > 1 else ())
+        ]
 
     def _full(
         self,

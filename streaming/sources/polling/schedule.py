@@ -8,7 +8,7 @@ from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
 from streaming.sources.polling.inquiry import Ask, Meeting, Met, Question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from streaming.sources.polling.conduct import Listeners
     from streaming.sources.polling.view import ClusterView, PartitionView
@@ -31,6 +31,8 @@ class Intervals(NamedTuple):
         lag: ``replica.lag.time.max.ms`` of the cluster.
         bytes_per_question: how large the answer of a broker may be, at most: one such question is sent to it each
             ``hot``.
+        cheap: how large an answer about healthy partitions may be that is asked for each ``hot`` all the same: of a
+            cluster that has no more, all are, also at rest; of a larger one only the metadata show them.
     """
 
     poll: Micros = Micros(5 * _SECOND)
@@ -43,6 +45,7 @@ class Intervals(NamedTuple):
     session: Micros = Micros(9 * _SECOND)
     lag: Micros = Micros(30 * _SECOND)
     bytes_per_question: int = 150_000
+    cheap: int = 20_000
 
 
 _BYTES_PER_PARTITION: Final = 60
@@ -56,8 +59,6 @@ _BURST: Final = 4
 """Questions about partitions within the first ``hot`` interval, each to another broker."""
 _UNTOUCHED: Final = 4
 """Rank of what is healthy and on no broker that misbehaves."""
-_CHEAP: Final = 20_000
-"""Bytes of answers about such partitions, beyond the first moments: a change may show there, too."""
 _BROKERS_ASKED: Final = 3
 """Brokers that are asked about partitions at once, each about others."""
 
@@ -76,6 +77,8 @@ class Schedule:
         self._ends_due = Micros(0)
         self._epoch_ends: dict[BrokerId, list[tuple[str, int, int]]] = {}
         self._turn = 0
+        self._partitions_asked: dict[BrokerId, Micros] = {}
+        self._is_cheap = False
         self.next_at = Micros(0)
 
     def meet(self, met: Met) -> None:
@@ -98,7 +101,7 @@ class Schedule:
         self._open.update(((each.ask, each.broker), now) for each in due)
         self._listeners.awaiting.update((each.broker, now) for each in due if each.ask is Ask.QUORUM)
         times = [*self._presence_due.values(), self._quorum_due, self._ends_due]
-        self.next_at = min([*times, self._hot_due] if now < self._hot_until else times)
+        self.next_at = min([*times, self._hot_due] if now < self._hot_until or self._is_cheap else times)
         return due
 
     def _presence(self, now: Micros, view: ClusterView) -> Iterator[Question]:
@@ -107,6 +110,7 @@ class Schedule:
             replicas = {each for parts in view.topics.values() for part in parts.values() for each in part.replicas}
             asked = {*view.brokers, *(each for each in self._presence_due if each in replicas)}
             self._presence_due = {broker: self._presence_due.get(broker, now) for broker in sorted(asked)}
+            self._is_cheap = sum(map(_size, view.topics.values())) <= self._intervals.cheap
         for broker in list(self._presence_due):
             if now >= self._presence_due[broker]:
                 self._presence_due[broker] = Micros(now + self._intervals.presence)
@@ -123,7 +127,7 @@ class Schedule:
             yield from (Question(Ask.QUORUM, broker) for broker in others[:1])
 
     def _partitions(self, now: Micros, view: ClusterView) -> Iterator[Question]:
-        if now < self._hot_due or now >= self._hot_until:
+        if now < self._hot_due or (now >= self._hot_until and not self._is_cheap):
             return
         self._hot_due = Micros(now + (self._intervals.hot // _BURST if self._burst else self._intervals.hot))
         self._burst -= self._burst > 0
@@ -131,7 +135,8 @@ class Schedule:
         self._turn += 1
         start = self._turn % max(1, len(responders))
         for broker in [*responders[start:], *responders[:start]][:_BROKERS_ASKED]:
-            if (Ask.PARTITIONS, broker) in self._open:
+            asked = self._partitions_asked.get(broker)
+            if (Ask.PARTITIONS, broker) in self._open or (asked is not None and now - asked < self._intervals.hot):
                 continue
             size, of_question = 0, list[tuple[str, int, int]]()
             while topics and (not of_question or size + topics[0][1] <= self._intervals.bytes_per_question):
@@ -139,6 +144,7 @@ class Schedule:
                 size += cost
                 of_question.append((name, -1, -1))
             if of_question:
+                self._partitions_asked[broker] = now
                 yield Question(Ask.PARTITIONS, broker, tuple(of_question))
 
     def want_epoch_end(self, leader: BrokerId, epoch: tuple[str, int, int]) -> None:
@@ -172,9 +178,8 @@ class Schedule:
         for name, parts in view.topics.items():
             rank = min((_rank(part, bad) for part in parts.values()), default=_UNTOUCHED)
             if name not in view.hidden:
-                size = sum(_BYTES_PER_PARTITION + _BYTES_PER_REPLICA * len(part.replicas) for part in parts.values())
-                ranked.append((rank, name, size))
-        left = self._intervals.bytes_per_question if self._burst else _CHEAP
+                ranked.append((rank, name, _size(parts)))
+        left = self._intervals.bytes_per_question if self._burst else self._intervals.cheap
         worst = []
         for rank, name, size in sorted(ranked):
             left -= size
@@ -188,6 +193,11 @@ class Schedule:
         present = [broker for broker in sorted(view.brokers) if not listeners.listener(broker).is_absent]
         best = [each for each in present if listeners.is_listed(each) is not False and each not in listeners.awaiting]
         return best or present
+
+
+def _size(parts: Mapping[int, PartitionView]) -> int:
+    """Return about how many bytes an answer about a topic has."""
+    return sum(_BYTES_PER_PARTITION + _BYTES_PER_REPLICA * len(part.replicas) for part in parts.values())
 
 
 def _rank(part: PartitionView, bad: set[BrokerId]) -> int:

@@ -304,11 +304,16 @@ def comparable(
     return seen
 
 
-def observed_step(
-    topic: str, number: int, after: ClusterView, envelope: Mapping[str, Any], why: InferredCause | None
+def observed_step(  # noqa: PLR0913, PLR0917 - a partition, and what is said of it
+    topic: str,
+    number: int,
+    after: ClusterView,
+    envelope: Mapping[str, Any],
+    why: InferredCause | None,
+    between: PartitionView | None = None,
 ) -> PartitionObserved:
-    """Return a partition of a view, with the cause of its step if there was one."""
-    view = after.topics[topic][number]
+    """Return a partition of a view, or as it was ``between`` that and the one before, with the cause of its step."""
+    view = between or after.topics[topic][number]
     return PartitionObserved(
         **envelope,
         topic_id=after.topic_ids[topic],

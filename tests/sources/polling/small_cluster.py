@@ -53,6 +53,7 @@ class SmallCluster:
         quorum: None while no controller answers.
         ends: of logs, by broker and number; ``epoch_ends`` of epochs, by number and epoch.
         addresses: of brokers that share one.
+        unseen: brokers without a listener of the name that is asked.
         seen: what was published, with the second.
         asked: every question, with the second.
     """
@@ -67,6 +68,7 @@ class SmallCluster:
     ends: dict[tuple[int, int], int] = field(default_factory=dict)
     epoch_ends: dict[tuple[int, int], int] = field(default_factory=dict)
     addresses: dict[int, tuple[str, int]] = field(default_factory=dict)
+    unseen: set[int] = field(default_factory=set)
     intervals: Intervals = USUAL
     viewed_each: float = 5.0
     seen: list[tuple[float, Observation]] = field(default_factory=list)
@@ -133,6 +135,7 @@ class SmallCluster:
             partition_counts={TOPIC: len(self.partitions)},
             has_reassignments=True,
             has_elr=True,
+            unseen=frozenset(ids(*self.unseen)),
         )
         inference.view(view, now, Micros(now + _ANSWER // 2))
 

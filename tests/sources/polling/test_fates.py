@@ -141,15 +141,13 @@ def test_a_broker_that_hangs_says_nothing_about_its_controller(broker: int, seco
     assert not [each for each in cluster.seen if isinstance(each[1], ControllerObserved) and each[1].silent_since]
 
 
-def test_two_brokers_that_left_in_one_step_for_different_reasons_leave_the_cause_open() -> None:
+def test_two_brokers_that_left_between_two_answers_for_different_reasons_are_two_steps() -> None:
     cluster = SmallCluster({0: part((1, 2, 3), (1, 2, 3), 1)})
     cluster.meets(12.3, 3, Meeting.REFUSED)
     cluster.becomes(21.2, 0, without(cluster.partitions[0], 2, 3))
     cluster.unlisted(21.2, 3)
     cluster.play(30)
-    (step,) = cluster.steps()
-    assert (step.cause, step.evidence) == (Cause.FENCED, Evidence.AMBIGUOUS)
-    assert set(step.candidates) == {Cause.FENCED, Cause.LAG}
+    assert [(each.cause, each.isr) for each in cluster.steps()] == [(Cause.LAG, (1, 3)), (Cause.FENCED, (1,))]
 
 
 # What a proxy in front hides.
@@ -187,3 +185,24 @@ def test_a_clean_stop_and_a_crash_look_alike_of_a_broker_that_was_never_asked() 
     (step,) = cluster.steps()
     assert (step.evidence, step.candidates) == (Evidence.AMBIGUOUS, (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN))
     assert "look alike here" in (step.because or "")
+
+
+def test_a_broker_without_a_listener_of_the_name_that_is_asked_is_not_taken_for_fenced() -> None:
+    """Its name stands in ISRs, and no broker lists it."""
+    cluster = SmallCluster({0: part((1, 2, 4), (1, 2, 4), 1)})
+    cluster.unseen = {4}
+    cluster.play(20)
+    assert not cluster.of_broker(4)
+    assert cluster.steps() == []
+
+
+def test_a_stop_is_taken_for_the_last_of_what_happened_between_two_answers() -> None:
+    """Harm then is that of the stop, which is never called planned where it refused writes."""
+    cluster = of_three()
+    cluster.intervals = Intervals(cheap=0)
+    cluster.becomes(11, 0, without(cluster.partitions[0], 2))
+    lose(cluster, 12.3, 3, successor=1, is_fenced=False)
+    cluster.unlisted(13.4, 3)
+    cluster.meets(13.5, 3, Meeting.REFUSED)
+    cluster.play(30)
+    assert causes(cluster) == [Cause.LAG, Cause.CONTROLLED_SHUTDOWN]

@@ -16,9 +16,13 @@ from streaming.sources.polling.schedule import Intervals, Schedule
 from streaming.sources.polling.view import ClusterView
 from tests.sources.polling.small_cluster import SECOND, lose, of_three, part, without
 
+LARGE = Intervals(cheap=0)
+"""As of a cluster whose partitions are too many to be asked for each second."""
+
 
 def test_at_rest_each_broker_is_asked_once_a_second_whether_it_is_there() -> None:
     cluster = of_three()
+    cluster.intervals = LARGE
     cluster.play(60)
     for broker in (1, 2, 3):
         asked = [at for at, each in cluster.questions(Ask.PRESENCE, 30, 60) if each.broker == broker]
@@ -27,8 +31,17 @@ def test_at_rest_each_broker_is_asked_once_a_second_whether_it_is_there() -> Non
     assert 14 <= len(cluster.questions(Ask.QUORUM, 30)) <= 16
 
 
+def test_a_small_cluster_is_asked_for_all_partitions_each_second_one_broker_at_a_time() -> None:
+    cluster = of_three()
+    cluster.play(60)
+    asked = cluster.questions(Ask.PARTITIONS, 30)
+    assert 29 <= len(asked) <= 31
+    assert {each.broker for _, each in asked} == {1, 2, 3}
+
+
 def test_partitions_are_asked_for_at_once_when_a_connection_ends_and_each_second_afterwards() -> None:
     cluster = of_three()
+    cluster.intervals = LARGE
     cluster.meets(40.2, 3, Meeting.REFUSED)
     lose(cluster, 49.2, 3, successor=1)
     cluster.play(90)
