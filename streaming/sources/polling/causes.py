@@ -60,6 +60,8 @@ class Causes:
     def lost_by(self, step: Step, now: Micros) -> set[BrokerId]:
         """Return the brokers that a step removed because the controllers did not take them for alive."""
         conclusions = {broker: self._fates.of(broker, step.since, step.until, now) for broker in step.left}
+        if (crash := self._crash(step)) is not None and step.before is not None:
+            conclusions[step.before.leader] = crash
         return {broker for broker, each in conclusions.items() if each and each.fate in (Fate.LOST, Fate.CUT_OFF)}
 
     def explain(self, step: Step, now: Micros) -> InferredCause | None:
@@ -74,6 +76,8 @@ class Causes:
         elected = election_of(step, self._listeners, self._ends)
         if elected is not None:
             return elected
+        if not step.left and self._crash(step) is not None:
+            return InferredCause(Cause.EXPAND)
         why = self._removal(step, now) if step.left else _of_full_isr(step)
         return why._replace(because=self._with_doubt(step, why.because)) if is_from_outside(step) else why
 
@@ -87,12 +91,19 @@ class Causes:
     def between(self, step: Step, now: Micros) -> list[tuple[PartitionView, InferredCause]]:
         """Return the states between the two of a step by which brokers left for different reasons, with their causes.
 
+        A leader that crashed and is in the ISR again was out of it for a moment, too.
+
         It is unknown which one left first. A broker that was stopped is taken for the last one: if writes are refused
         then, the stop was not safe, and to call it planned would be wrong.
         """
         before, after = step.before, step.after
         if before is None or set(before.replicas) != set(after.replicas) or is_from_outside(step):
             return []
+        crash = self._crash(step)
+        isr = tuple(broker for broker in before.isr if broker != before.leader)
+        if crash is not None and after.leader in isr:
+            moved = before._replace(isr=isr, leader=after.leader, leader_epoch=after.leader_epoch)
+            return [(moved, InferredCause(Cause.FENCED, because=crash.because))]
         view, states = before, list[tuple[PartitionView, InferredCause]]()
         for brokers, why in self._reasons(step, now)[:-1]:
             isr = tuple(broker for broker in view.isr if broker not in brokers)
@@ -101,6 +112,17 @@ class Causes:
             view = view._replace(isr=isr, leader=leader, leader_epoch=epoch)
             states.append((view, why))
         return states
+
+    def _crash(self, step: Step) -> Conclusion | None:
+        """Return what the leader before a step did, if it crashed and is in the ISR again."""
+        before, after = step.before, step.after
+        if (
+            before is None
+            or before.leader in (NO_LEADER, UNSEEN_LEADER, after.leader)
+            or before.leader not in after.isr
+        ):
+            return None
+        return self._fates.crash_between(before.leader, step.since, step.until)
 
     def _reasons(self, step: Step, now: Micros) -> list[tuple[set[BrokerId], InferredCause]]:
         """Return which brokers left for which reason, in the order in which they are taken to have left."""

@@ -98,6 +98,8 @@ def election_of(step: Step, listeners: Listeners, ends: SeenLogEnds) -> Inferred
     if was_without:
         return InferredCause(Cause.UNCLEAN_ELECTION, because=f"{outside}, while no broker led")
     absent = [each for each in (before.leader, leader) if _was_absent(each, step.since, step.until, listeners)]
+    if any(_lived_through(each, step.since, step.until, listeners) for each in before.isr):
+        absent = []  # no election is unclean while a member of the ISR is alive: the new leader had caught up
     if not absent and is_missing_records(step, ends):
         because = f"{outside}; the epoch before ends at {ends.epoch_end(step)} there, and {ends.shown(step)} was seen"
         return InferredCause(Cause.UNCLEAN_ELECTION, because=because)
@@ -105,6 +107,18 @@ def election_of(step: Step, listeners: Listeners, ends: SeenLogEnds) -> Inferred
         return None
     because = f"{outside}; broker {absent[0]} did not answer meanwhile"
     return InferredCause(Cause.UNCLEAN_ELECTION, because=because)
+
+
+def _lived_through(broker: BrokerId, since: Micros, until: Micros, listeners: Listeners) -> bool:
+    """Return whether a broker answered all through a window, and the others list it."""
+    listener = listeners.of.get(broker)
+    return (
+        listener is not None
+        and listener.answered is not None
+        and not listener.is_absent
+        and listener.absence_within(since, until) is None
+        and listeners.is_listed(broker) is not False
+    )
 
 
 def _was_absent(broker: BrokerId, since: Micros, until: Micros, listeners: Listeners) -> bool:

@@ -154,6 +154,22 @@ class Fates:
             self.stopped.add(broker)
         return conclusion
 
+    def crash_between(self, broker: BrokerId, since: Micros, until: Micros) -> Conclusion | None:
+        """Return what a broker did that led nothing any more within a window and is in its ISRs again, if it crashed.
+
+        Its process was gone already when it was seen to lead last: a clean stop gives up the leaders first.
+        """
+        listener = self._listeners.of.get(broker)
+        absence = None if listener is None else listener.absence_within(since, until)
+        if absence is None or not absence.is_refused or not self._listeners.is_trusted(broker):
+            return None
+        gone = absence.since if absence.ended_at is None else absence.ended_at
+        if gone + _BEHIND > since:
+            return None
+        lasted = (until if absence.until is None else absence.until) - gone
+        because = f"broker {broker} refused connections for {seconds(lasted)}, and had led until then"
+        return Conclusion(Fate.LOST, because)
+
     def _of_absent(self, leaving: _Leaving, absence: Absence) -> Conclusion | None:
         """Return what a broker did that had not answered for a while when it left."""
         broker, since, until, is_late = leaving
@@ -173,12 +189,8 @@ class Fates:
     def _of_ended(self, leaving: _Leaving, absence: Absence, listener: ListenerConduct) -> Conclusion | None:
         """Return what a broker did that answered until about the time at which it left, and then no more."""
         broker, _, until, is_late = leaving
-        lasted = until - absence.last_answer
         if self._listeners.is_listed(broker) is False:
-            if 3 * lasted > 2 * self._intervals.session:  # the window is too wide to say which came first
-                because = f"broker {broker} answered last {seconds(lasted)} before it was seen to have left: {ALIKE}"
-                return Conclusion(Fate.GONE, because)
-            return Conclusion(Fate.STOPPED, f"broker {broker} answered until it had left, then no more")
+            return self._of_unlisted(leaving, absence)
         if self._has_moved_from(broker, until):
             return Conclusion(Fate.STOPPED, f"broker {broker} answered until it led nothing any more, then no more")
         if not is_late:
@@ -186,6 +198,20 @@ class Fates:
         if listener.is_absent and absence.is_process_gone and self._listeners.is_trusted(broker):
             return Conclusion(Fate.BROKE, f"the process of broker {broker} ended while it was listed")
         return Conclusion(Fate.RUNS, f"broker {broker} does not answer, and is listed")
+
+    def _of_unlisted(self, leaving: _Leaving, absence: Absence) -> Conclusion | None:
+        """Return what a broker did that answered until about the time at which it left, and is not listed any more."""
+        broker, _, until, is_late = leaving
+        lasted = until - absence.last_answer
+        if 3 * lasted > 2 * self._intervals.session:  # the window is too wide to say which came first
+            because = f"broker {broker} answered last {seconds(lasted)} before it was seen to have left: {ALIKE}"
+            return Conclusion(Fate.GONE, because)
+        if absence.is_process_gone:
+            return Conclusion(Fate.STOPPED, f"broker {broker} answered until it had left, then no more")
+        if not is_late:  # a broker that stops closes its connections with its next heartbeat
+            return None
+        because = f"broker {broker} is silent since about when it left, and closed nothing"
+        return Conclusion(Fate.LOST if self._listeners.is_trusted(broker) else Fate.GONE, because)
 
     def _of_present(self, leaving: _Leaving) -> Conclusion | None:
         """Return what a broker did that answers all the time."""

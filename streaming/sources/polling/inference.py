@@ -365,7 +365,7 @@ class Inference:
         return [
             observed_step(step.topic, step.number, view, envelope, why, state)
             for step in steps
-            for state, why in (self._causes.between(step, now) if len(step.left) > 1 else ())
+            for state, why in self._causes.between(step, now)
         ]
 
     def _full(
