@@ -49,10 +49,10 @@ def view_of(cluster: FakeKafka) -> ClusterView:
 
 
 class Watched:
-    """A watch of a cluster, and what it has met."""
+    """A watch of a cluster, what it has met since that was looked at, and ever."""
 
     def __init__(self, cluster: FakeKafka) -> None:
-        self.peers, self.mets = Peers(), list[Met]()
+        self.peers, self.mets, self.all = Peers(), list[Met](), list[Met]()
         self.watch = Watch(dialer(Security(), self.peers), name="test")
         self.view = view_of(cluster)
         self.watch.look_at(self.view)
@@ -68,7 +68,9 @@ class Watched:
             assert time.monotonic() < until, self.mets
             with suppress(TimeoutError):
                 self.watch.pending()[0].result(0.2)
-            self.mets += self.watch.take()
+            taken = self.watch.take()
+            self.mets += taken
+            self.all += taken
         mets, self.mets = self.mets, []
         return mets
 
@@ -394,6 +396,21 @@ def test_a_broker_that_is_cut_off_is_unreachable_and_its_answer_counts_when_it_c
     between.is_cut = False
     late = watching.until(has(Meeting.ANSWERED))[-1]
     assert (late.asked, late.connection, late.how) == (silent[0].asked, 1, Meeting.ANSWERED)
+
+
+def test_many_brokers_that_are_cut_off_delay_nobody(fake_kafka: Make, watched: Watching, relay: Relaying) -> None:
+    watching, hole = watched(cluster := fake_kafka(1, orders=1)), relay(1)
+    hole.swallow()
+    away = {BrokerId(broker): ("127.0.0.1", hole.port) for broker in range(2, 32)}
+    watching.watch.look_at(replace(watching.view, brokers={**watching.view.brokers, **away}))
+    watching.ask(*(Question(Ask.PRESENCE, broker) for broker in away))
+    times = [watching.answers(PRESENCE_OF[1])[0] for _ in range(20)]
+    assert max(met.ended - met.asked for met in times) < SECOND // 4
+    watching.until(lambda _: len(watching.all) == len(times) + len(away))
+    mets = [met for met in watching.all if met.question.broker in away]
+    assert set(hows(mets)) == {Meeting.UNREACHABLE}
+    assert max(met.ended - met.asked for met in mets) < 2 * SECOND, "none waits for another one"
+    assert cluster.connections() == 1
 
 
 def test_an_address_that_accepts_for_a_dead_broker_never_answers(
