@@ -87,8 +87,8 @@ class Causes:
     def between(self, step: Step, now: Micros) -> list[tuple[PartitionView, InferredCause]]:
         """Return the states between the two of a step by which brokers left for different reasons, with their causes.
 
-        Which one left first is unknown. Whoever was stopped is taken for the last one: if writes are refused then, the
-        stop was not safe, and to call it planned would be wrong.
+        It is unknown which one left first. A broker that was stopped is taken for the last one: if writes are refused
+        then, the stop was not safe, and to call it planned would be wrong.
         """
         before, after = step.before, step.after
         if before is None or set(before.replicas) != set(after.replicas) or is_from_outside(step):

@@ -237,10 +237,15 @@ class Listeners:
         listing = self._listing.get(broker)
         return None if listing is None else listing.is_listed
 
-    def listed_since(self, broker: BrokerId) -> tuple[Micros, Micros] | None:
-        """Return the window in which it was listed, or ceased to be; None: it has always been as it is."""
-        listing = self._listing.get(broker)
-        return None if listing is None else listing.changed
+    def is_isolated(self, broker: BrokerId, now: Micros) -> bool:
+        """Return whether others that are listed, and answered just now, do not list a broker: what it says is old."""
+        if self.is_listed(broker) is not False:
+            return False
+        return any(
+            now - vote.ended <= _VOTE_LASTS and self.is_listed(BrokerId(voter)) and broker not in vote.listed
+            for voter, vote in self._votes.items()
+            if voter != broker
+        )
 
     def is_listed_since(self, broker: BrokerId, moment: Micros) -> bool:
         """Return whether other brokers that were asked after a moment list one."""

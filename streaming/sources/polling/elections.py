@@ -79,6 +79,8 @@ def election_of(step: Step, listeners: Listeners, ends: SeenLogEnds) -> Inferred
     before, after = step.before, step.after
     if before is None or after.leader in (NO_LEADER, UNSEEN_LEADER, before.leader):
         return None
+    if (after.leader_epoch or 0) < (before.leader_epoch or 0):
+        return None  # the answer is older, or the controllers were restored from a backup
     leader, was_without = after.leader, before.leader == NO_LEADER
     if leader in before.isr:
         return (

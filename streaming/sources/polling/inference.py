@@ -195,6 +195,8 @@ class Inference:
         if self._view is not None and self._view.cluster_id != view.cluster_id:
             self._forget_cluster()
         before, answered = self._view, _Answered(asked, ended, view.answered_by)
+        if before is not None and self._listeners.is_isolated(BrokerId(view.answered_by), ended):
+            return  # it repeats what it saw before it was cut off
         self._missed_changes |= before is not None and ended - self._viewed.ended > max(_BLIND, 2 * self.intervals.poll)
         last = before or remembered
         is_new_log = last is not None and goes_back(last, view)

@@ -53,6 +53,7 @@ class SmallCluster:
         quorum: None while no controller answers.
         ends: of logs, by broker and number; ``epoch_ends`` of epochs, by number and epoch.
         addresses: of brokers that share one.
+        viewed_at: broker whose metadata are read; None: the first one that answers and is listed.
         unseen: brokers without a listener of the name that is asked.
         seen: what was published, with the second.
         asked: every question, with the second.
@@ -69,6 +70,7 @@ class SmallCluster:
     epoch_ends: dict[tuple[int, int], int] = field(default_factory=dict)
     addresses: dict[int, tuple[str, int]] = field(default_factory=dict)
     unseen: set[int] = field(default_factory=set)
+    viewed_at: int | None = None
     intervals: Intervals = USUAL
     viewed_each: float = 5.0
     seen: list[tuple[float, Observation]] = field(default_factory=list)
@@ -124,13 +126,17 @@ class SmallCluster:
 
     def _view(self, inference: Inference, now: Micros) -> None:
         answering = [each for each in self._present() if each in self.listed]
+        if self.viewed_at is not None:
+            answering = [self.viewed_at]
         if not answering:
             return
+        partitions = self.sees.get(answering[0], self.partitions)
+        listed = self.lists.get(answering[0], self.listed)
         view = ClusterView(
             cluster_id=ClusterId("c"),
             answered_by=answering[0],
-            brokers={BrokerId(each): self.addresses.get(each, (f"b{each}", 9092)) for each in sorted(self.listed)},
-            topics={TOPIC: dict(self.partitions)},
+            brokers={BrokerId(each): self.addresses.get(each, (f"b{each}", 9092)) for each in sorted(listed)},
+            topics={TOPIC: dict(partitions)},
             topic_ids={TOPIC: TopicId("T")},
             partition_counts={TOPIC: len(self.partitions)},
             has_reassignments=True,

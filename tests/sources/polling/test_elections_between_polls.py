@@ -102,3 +102,17 @@ def test_only_leaders_that_are_alone_in_sync_are_asked_where_their_logs_end() ->
     cluster.play(12)
     asked = {(each.broker, each.partitions) for _, each in cluster.questions(Ask.LOG_ENDS)}
     assert asked == {(ids(1)[0], ((TOPIC, 0, -1),))}
+
+
+def test_a_broker_that_is_cut_off_does_not_undo_an_election_nor_make_one() -> None:
+    """It repeats the leaders of before for as long as it is cut off, and the others do not list it."""
+    cluster = SmallCluster({0: part((1, 2, 3), (1, 2, 3), 1, 5)})
+    before = dict(cluster.partitions)
+    cluster.at(10, lambda: cluster.lists.update({1: {1, 2, 3}}))
+    cluster.at(10, lambda: cluster.sees.update({1: before}))
+    cluster.becomes(19, 0, part((1, 2, 3), (2, 3), 2, 6))
+    cluster.unlisted(19, 1)
+    cluster.at(24, lambda: setattr(cluster, "viewed_at", 1))
+    cluster.play(60)
+    assert Cause.UNCLEAN_ELECTION not in {each.cause for each in cluster.steps()}
+    assert [each.leader for each in cluster.steps()] == [2]
