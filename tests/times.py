@@ -44,7 +44,7 @@ CAPS: Final = {
     ("model", "conformance", "listeners"): 60,
     ("contracts", "deploy", "docs", "drill", "mutants", "plugins", "long", "house"): 60,
     ("sandbox",): 45,
-    ("judge", "fuzz"): 40,
+    ("judge", "fuzz"): 47,
     ("chaos", "chaos_kafka"): 15,
     ("stores",): 20,
 }

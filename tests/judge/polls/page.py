@@ -111,8 +111,8 @@ class Figures:
             "0",
             (f"{self.silent} of {self.lasting}"),
         )
-        told = sum(one["reported"] for one in self.unclean)
-        yield "unclean elections reported, of those that a poll could see", "all", f"{told} of {len(self.unclean)}"
+        reported = sum(one["reported"] for one in self.unclean)
+        yield "unclean elections reported, of those that a poll could see", "all", f"{reported} of {len(self.unclean)}"
         others = sum(one["reported"] for one in self.unseen_unclean)
         yield "the same of those that no poll could see", "", f"{others} of {len(self.unseen_unclean)}"
         yield "plays with an incident that names two histories", "10 %", share(self.alike, self.plays)
@@ -191,7 +191,7 @@ def _pairs(results: Sequence[Result]) -> Iterator[str]:
     yield ""
     yield "`.venv/bin/python -m tests.judge --polled --compare SEED` plays both again and compares their transcripts."
     yield ""
-    yield "| seed | what happened | reported as | the two | told apart by |"
+    yield "| seed | what happened | reported as | the two | difference |"
     yield "|---:|---|---|---|---|"
     for result in results:
         for one in result["findings"]:
