@@ -25,7 +25,8 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.decoding import SCHEMAS, SKIPPED
-from streaming.sources.polling import asking, broker
+from streaming.sources.polling import broker
+from streaming.sources.polling.watching import asking
 from streaming.sources.protocol import identity, offset_messages
 from streaming.sources.samples import directories, transactions
 from streaming.sources.samples.groups import blocks, described

@@ -25,11 +25,11 @@ from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.decoding import EncodedBatch, decode_batches, split
 from streaming.sources.metadata_log.image import ClusterImage
-from streaming.sources.polling.asking import Reply, Requests
 from streaming.sources.polling.broker import ConnectedBroker, MetadataDecoder
-from streaming.sources.polling.inquiry import Ask, Question
+from streaming.sources.polling.inference.inquiry import Ask, Question
 from streaming.sources.polling.reassignments import listed
 from streaming.sources.polling.view import snapshot
+from streaming.sources.polling.watching.asking import Reply, Requests
 from streaming.sources.protocol.addresses import Address, Peer
 from streaming.sources.protocol.connection import NEVER, NO_SESSION, Connection
 from streaming.sources.protocol.quorum_messages import METADATA_TOPIC, describe_quorum_request, read_quorum

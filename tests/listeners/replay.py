@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import ConfigObserved, ConfigOrigin, Observation, SourceKind
-from streaming.sources.polling.inference import Inference
-from streaming.sources.polling.inquiry import Ask, Content, Meeting, Met, Presence, Question, QuorumLeader
-from streaming.sources.polling.schedule import Intervals
+from streaming.sources.polling.inference.inference import Inference
+from streaming.sources.polling.inference.inquiry import Ask, Content, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.inference.schedule import Intervals
 from streaming.sources.polling.view import ClusterView, PartitionView, Reassignment
 from tests.listeners.recordings import NEVER, Play, Record
 

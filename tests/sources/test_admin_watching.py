@@ -20,7 +20,7 @@ from streaming.contracts.observations import (
     SnapshotEnd,
     SourceKind,
 )
-from streaming.sources.polling.inference import Inference
+from streaming.sources.polling.inference.inference import Inference
 from streaming.sources.polling.source import AdminSource
 from tests.blocks import singly
 from tests.plugins.fake_kafka import FakeKafka

@@ -59,8 +59,8 @@ from streaming.sources.permissions import (
     grantee_of,
 )
 from streaming.sources.polling.broker import ConnectedBrokers
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Question
-from streaming.sources.polling.watch import Watch
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Question
+from streaming.sources.polling.watching.watch import Watch
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client

@@ -21,11 +21,11 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequ
 from kafka.protocol.metadata import MetadataRequest
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.sources.polling import line
 from streaming.sources.polling.broker import ConnectedBrokers
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
 from streaming.sources.polling.view import ClusterView
-from streaming.sources.polling.watch import Watch
+from streaming.sources.polling.watching import line
+from streaming.sources.polling.watching.watch import Watch
 from streaming.sources.protocol import sockets
 from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import dialer

@@ -13,8 +13,8 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId
 from streaming.sources.polling.broker import ConnectedBrokers
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
-from streaming.sources.polling.watch import Watch
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.watching.watch import Watch
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security

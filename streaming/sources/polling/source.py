@@ -18,13 +18,13 @@ from streaming.sources import checkpoint
 from streaming.sources.permissions import PROBE_PREFIX, MissingPermissions, Probe, addressed, grantee_of, unanswered
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.configs import ConfigsRound, DescribedConfigs
-from streaming.sources.polling.inference import Inference
-from streaming.sources.polling.inquiry import Meeting
+from streaming.sources.polling.inference.inference import Inference
+from streaming.sources.polling.inference.inquiry import Meeting
+from streaming.sources.polling.inference.schedule import Intervals
 from streaming.sources.polling.metadata import MetadataRound, TimedView
 from streaming.sources.polling.reassignments import ReassignmentsRound
-from streaming.sources.polling.schedule import Intervals
 from streaming.sources.polling.view import ClusterView, PartitionView, deleted_topics
-from streaming.sources.polling.watch import Watch
+from streaming.sources.polling.watching.watch import Watch
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
 from streaming.sources.protocol.security import from_client
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from streaming.sources.polling.inquiry import Met
+    from streaming.sources.polling.inference.inquiry import Met
     from streaming.sources.protocol.addresses import Peers
 
 HOUR: Final = Micros(3_600_000_000)

@@ -9,7 +9,7 @@ from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Topi
 from streaming.model.messages.registrations import PartitionRegistration
 from streaming.model.nodes.quorum.controllers import Controllers
 from streaming.model.storage.log import UNDEFINED_OFFSET
-from streaming.sources.polling.inquiry import Ask, Content, Presence, Question, QuorumLeader
+from streaming.sources.polling.inference.inquiry import Ask, Content, Presence, Question, QuorumLeader
 from streaming.sources.polling.view import ClusterView, PartitionView, Reassignment, in_order
 from streaming.sources.simulated.simulation import Simulation
 from tests.judge.polls.forwarding import Forwarding

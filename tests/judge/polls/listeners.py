@@ -28,7 +28,7 @@ from typing import Final, Protocol
 
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.model.nodes.broker import Broker
-from streaming.sources.polling.inquiry import Ask, Content, Meeting, Met, Question
+from streaming.sources.polling.inference.inquiry import Ask, Content, Meeting, Met, Question
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from tests.judge.polls.answers import Answers
 from tests.judge.polls.forwarding import resumed_at

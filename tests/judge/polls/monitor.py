@@ -10,10 +10,10 @@ from typing import Final
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Observation
 from streaming.model.controller.metadata_writer import Commit
-from streaming.sources.polling.inference import Inference
-from streaming.sources.polling.inquiry import Meeting, Met
+from streaming.sources.polling.inference.inference import Inference
+from streaming.sources.polling.inference.inquiry import Meeting, Met
+from streaming.sources.polling.inference.schedule import Intervals
 from streaming.sources.polling.metadata import TimedView
-from streaming.sources.polling.schedule import Intervals
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from tests.judge.polls.answers import Answers
 from tests.judge.polls.bare import NAME, configuration

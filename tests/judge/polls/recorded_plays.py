@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.model.constants import NEWEST, PRESETS, Constants
 from streaming.model.controller.metadata_writer import Commit
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question
 from streaming.sources.simulated.scenario import Action, Fault, Scenario, TopicPlan
 from streaming.sources.simulated.simulation import WARM_UP_MS
 from tests.judge.play import START, source_of

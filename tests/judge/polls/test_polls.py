@@ -9,7 +9,7 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.model.controller.metadata_writer import Commit
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question
 from streaming.sources.simulated.scenario import Action, Fault
 from tests.judge.expected import expectations
 from tests.judge.matching import Finding, ReportedIncident

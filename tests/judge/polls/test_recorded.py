@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from streaming.sources.polling.inquiry import Ask
+from streaming.sources.polling.inference.inquiry import Ask
 from tests.judge.polls.recorded_plays import Replay, Seen, lasting, recorded, recorded_lists
 from tests.listeners.recordings import VERSIONS, plays
 

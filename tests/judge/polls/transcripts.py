@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from streaming.contracts.identifiers import Micros
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, QuorumLeader
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, QuorumLeader
 from streaming.sources.polling.metadata import TimedView
 from streaming.sources.polling.view import PartitionView
 

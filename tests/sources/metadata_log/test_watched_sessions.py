@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from streaming.contracts.identifiers import BrokerId, ClusterId
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
 from streaming.sources.polling.view import ClusterView
-from streaming.sources.polling.watch import Watch
+from streaming.sources.polling.watching.watch import Watch
 from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.sources.polling.conduct import ListenerConduct, Listeners
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question
+from streaming.sources.polling.inference.conduct import ListenerConduct, Listeners
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question
 from tests.sources.polling.small_cluster import SECOND, ids
 
 BROKERS = ids(1, 2, 3, 4, 5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streaming.contracts.events import Cause, Evidence
-from streaming.sources.polling.inquiry import Ask, Meeting
+from streaming.sources.polling.inference.inquiry import Ask, Meeting
 from tests.sources.polling.small_cluster import TOPIC, SmallCluster, ids, part
 
 

@@ -7,8 +7,8 @@ import pytest
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import ControllerObserved
-from streaming.sources.polling.inquiry import Meeting, QuorumLeader
-from streaming.sources.polling.schedule import Intervals
+from streaming.sources.polling.inference.inquiry import Meeting, QuorumLeader
+from streaming.sources.polling.inference.schedule import Intervals
 from tests.sources.polling.small_cluster import SECOND, SmallCluster, lose, of_three, part, rejoin, without
 
 

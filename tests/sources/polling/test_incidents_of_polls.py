@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from streaming.contracts.identifiers import Micros
-from streaming.sources.polling.inquiry import Meeting
-from streaming.sources.polling.schedule import Intervals
+from streaming.sources.polling.inference.inquiry import Meeting
+from streaming.sources.polling.inference.schedule import Intervals
 from tests.judge.play import JobOfPlay
 from tests.sources.polling.small_cluster import SECOND, SmallCluster, lose, of_three, part, rejoin
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import Heartbeat, SnapshotBegin
-from streaming.sources.polling.conduct import Listeners
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Question
-from streaming.sources.polling.schedule import Intervals, Schedule
+from streaming.sources.polling.inference.conduct import Listeners
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Question
+from streaming.sources.polling.inference.schedule import Intervals, Schedule
 from streaming.sources.polling.view import ClusterView
 from tests.sources.polling.small_cluster import SECOND, lose, of_three, part, without
 

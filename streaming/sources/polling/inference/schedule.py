@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Question
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streaming.sources.polling.conduct import Listeners
+    from streaming.sources.polling.inference.conduct import Listeners
     from streaming.sources.polling.view import ClusterView, PartitionView
 
 _SECOND: Final = 1_000_000

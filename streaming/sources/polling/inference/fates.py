@@ -26,13 +26,13 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
-from streaming.sources.polling.conduct import SLOW, Absence, seconds
+from streaming.sources.polling.inference.conduct import SLOW, Absence, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming.sources.polling.conduct import ListenerConduct, Listeners
-    from streaming.sources.polling.schedule import Intervals
+    from streaming.sources.polling.inference.conduct import ListenerConduct, Listeners
+    from streaming.sources.polling.inference.schedule import Intervals
     from streaming.sources.polling.view import PartitionView
 
 ALIKE: Final = "a clean stop and a crash look alike here"

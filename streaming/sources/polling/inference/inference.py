@@ -34,12 +34,12 @@ from streaming.contracts.observations import (
     SnapshotReason,
     SourceKind,
 )
-from streaming.sources.polling.causes import Causes
-from streaming.sources.polling.conduct import Listed, Listeners
-from streaming.sources.polling.elections import SeenLogEnds, is_from_outside
-from streaming.sources.polling.fates import Fates, Step
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
-from streaming.sources.polling.schedule import Intervals, Schedule
+from streaming.sources.polling.inference.causes import Causes
+from streaming.sources.polling.inference.conduct import Listed, Listeners
+from streaming.sources.polling.inference.elections import SeenLogEnds, is_from_outside
+from streaming.sources.polling.inference.fates import Fates, Step
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.inference.schedule import Intervals, Schedule
 from streaming.sources.polling.view import (
     ClusterView,
     PartitionView,

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streaming.contracts.identifiers import Micros
 from streaming.errors import ConnectionRefused
-from streaming.sources.polling.inquiry import Ask, Meeting, Met, Question
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Question
 from streaming.sources.protocol.sockets import Failure, NoAnswer
 from streaming.sources.protocol.unwaited import Exchange, is_closed
 from streaming.sources.source import monotonic
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId
-    from streaming.sources.polling.asking import Reply, Requests, Steps
+    from streaming.sources.polling.watching.asking import Reply, Requests, Steps
     from streaming.sources.protocol.addresses import Address
     from streaming.sources.protocol.connection import Connection
 

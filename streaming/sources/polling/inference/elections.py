@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER
-from streaming.sources.polling.conduct import SLOW
+from streaming.sources.polling.inference.conduct import SLOW
 from streaming.sources.polling.view import InferredCause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streaming.contracts.identifiers import BrokerId, Micros
-    from streaming.sources.polling.conduct import Listeners
-    from streaming.sources.polling.fates import Step
-    from streaming.sources.polling.inquiry import Question
+    from streaming.sources.polling.inference.conduct import Listeners
+    from streaming.sources.polling.inference.fates import Step
+    from streaming.sources.polling.inference.inquiry import Question
     from streaming.sources.polling.view import ClusterView
 
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.errors import ConnectionRefused
-from streaming.sources.polling.asking import Requests, hosts_alone
-from streaming.sources.polling.inquiry import Ask, Meeting, Met
-from streaming.sources.polling.line import FOREVER, SECOND, Established, Line
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met
+from streaming.sources.polling.watching.asking import Requests, hosts_alone
+from streaming.sources.polling.watching.line import FOREVER, SECOND, Established, Line
 from streaming.sources.protocol import identity
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.identity import NodeIdentity, Role
@@ -32,9 +32,9 @@ from streaming.sources.source import monotonic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from streaming.sources.polling.inquiry import Question
-    from streaming.sources.polling.line import Attempt, Ready
+    from streaming.sources.polling.inference.inquiry import Question
     from streaming.sources.polling.view import ClusterView
+    from streaming.sources.polling.watching.line import Attempt, Ready
     from streaming.sources.protocol.connection import Connection, Dialer
 
 RESPONSE_SECONDS: Final = 10.0

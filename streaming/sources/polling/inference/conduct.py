@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.sources.polling.inquiry import Ask, Meeting, Presence
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Presence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from streaming.sources.polling.inquiry import Met
+    from streaming.sources.polling.inference.inquiry import Met
 
 _SECOND: Final = 1_000_000
 SLOW: Final = 1_500_000

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, BrokerId, Micros
-from streaming.sources.polling.conduct import seconds
-from streaming.sources.polling.elections import SeenLogEnds, election_of, is_from_outside, is_missing_records
-from streaming.sources.polling.fates import Conclusion, Fate, Fates, Step
+from streaming.sources.polling.inference.conduct import seconds
+from streaming.sources.polling.inference.elections import SeenLogEnds, election_of, is_from_outside, is_missing_records
+from streaming.sources.polling.inference.fates import Conclusion, Fate, Fates, Step
 from streaming.sources.polling.view import InferredCause, PartitionView
 
 if TYPE_CHECKING:
-    from streaming.sources.polling.conduct import Listeners
-    from streaming.sources.polling.schedule import Intervals
+    from streaming.sources.polling.inference.conduct import Listeners
+    from streaming.sources.polling.inference.schedule import Intervals
 
 _AFTER_SILENCE: Final = 3_000_000
 """A leader that stood still removes its followers within this after its first answer."""

@@ -21,7 +21,7 @@ from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.records import METADATA_VERSION
 from streaming.errors import InvalidObservation
 from streaming.sources.polling.broker import METADATA_NEWEST, METADATA_OLDEST, DescriptionDecoder, MetadataDecoder
-from streaming.sources.polling.inquiry import Ask, Presence, QuorumLeader
+from streaming.sources.polling.inference.inquiry import Ask, Presence, QuorumLeader
 from streaming.sources.protocol import offset_messages
 from streaming.sources.protocol.connection import RawRequest
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, ByteReader
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
     from streaming.sources.polling.broker import AnsweredTopic, DescriptionAnswer, MetadataAnswer
-    from streaming.sources.polling.inquiry import Content, Question
+    from streaming.sources.polling.inference.inquiry import Content, Question
     from streaming.sources.polling.view import PartitionView
     from streaming.sources.protocol.connection import Connection
 

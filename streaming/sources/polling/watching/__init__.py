@@ -1,0 +1,1 @@
+"""Questions carried out on connections to brokers, which are kept."""
