@@ -41,8 +41,8 @@
 # The fold never guesses a cause. A source that reads the metadata log brings a cause with its evidence
 # (``sources.metadata_log.causes``); a poller infers one from how brokers behave, with the evidence in words
 # (``sources.polling.inference.causes``); what brings none is UNKNOWN, inferred. The fold itself adds only what the
-# observation is: a partition that appears was created, one that is missing was deleted (both inferred), a removed topic and a new
-# configuration are proven. One cause needs what no record of the log has, the session timeout:
+# observation is: a partition that appears was created, one that is missing was deleted (both inferred), a removed topic
+# and a new configuration are proven. One cause needs what no record of the log has, the session timeout:
 # where the controller itself stood still for that long, CONTROLLER_STALL takes the place of FENCED (``stepped``). A
 # cause changes later by ``CauseRevised`` alone: that is a change of its own, and what was counted by cause stays as it
 # was counted.
