@@ -6,7 +6,7 @@ import pytest
 
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import ControllerObserved
+from streaming.contracts.observations import ControllerObserved, Heartbeat, SnapshotBegin
 from streaming.sources.polling.inference.inquiry import Meeting, QuorumLeader
 from streaming.sources.polling.inference.schedule import Intervals
 from tests.sources.polling.small_cluster import SECOND, SmallCluster, lose, of_three, part, rejoin, without
@@ -139,6 +139,21 @@ def test_a_broker_that_hangs_says_nothing_about_its_controller(broker: int, seco
     cluster.relisted(36.2, broker)
     cluster.play(60)
     assert not [each for each in cluster.seen if isinstance(each[1], ControllerObserved) and each[1].silent_since]
+
+
+@pytest.mark.parametrize(("quorum", "is_fresh"), [(None, False), (QuorumLeader(100, 1), True)])
+def test_what_one_broker_of_three_lists_is_old_where_the_quorum_is_silent_too(
+    quorum: QuorumLeader | None, *, is_fresh: bool
+) -> None:
+    """The poller is next to a broker that is cut off from the controllers, or the poller alone is cut off."""
+    cluster = of_three()
+    cluster.meets(12, 2, Meeting.SILENT)
+    cluster.meets(12, 3, Meeting.SILENT)
+    cluster.at(12, lambda: setattr(cluster, "quorum", quorum))
+    cluster.play(70)
+    newest = max(at for at, each in cluster.seen if isinstance(each, Heartbeat | SnapshotBegin))
+    assert (newest > 60) is is_fresh
+    assert is_fresh or newest < 12 + 2 * 9 + 5
 
 
 def test_two_brokers_that_left_between_two_answers_for_different_reasons_are_two_steps() -> None:

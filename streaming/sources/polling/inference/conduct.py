@@ -247,6 +247,11 @@ class Listeners:
             if voter != broker
         )
 
+    def is_absent_since(self, broker: BrokerId, moment: Micros) -> bool:
+        """Return whether a broker has not answered since a moment, or earlier."""
+        listener = self.of.get(broker)
+        return listener is not None and listener.is_absent and listener.absences[-1].last_answer <= moment
+
     def is_listed_since(self, broker: BrokerId, moment: Micros) -> bool:
         """Return whether other brokers that were asked after a moment list one."""
         return any(

@@ -192,7 +192,8 @@ class Inference:
         if self._view is not None and self._view.cluster_id != view.cluster_id:
             self._forget_cluster()
         before, answered = self._view, _Answered(asked, ended, view.answered_by)
-        if before is not None and self._listeners.is_isolated(BrokerId(view.answered_by), ended):
+        is_isolated = self._listeners.is_isolated(BrokerId(view.answered_by), ended)
+        if before is not None and (is_isolated or self._is_cut_off_with(view, ended)):
             return  # it repeats what it saw before it was cut off
         self._missed_changes |= before is not None and ended - self._viewed.ended > max(_BLIND, 2 * self.intervals.poll)
         last = before or remembered
@@ -211,6 +212,18 @@ class Inference:
         self._view, self._viewed, self._answered = after, answered, {}
         self._replaced = {key: each for key, each in self._replaced.items() if ended - each[1] < _LATE}
         self._noted(steps, ended)
+
+    def _is_cut_off_with(self, view: ClusterView, now: Micros) -> bool:
+        """Return whether the broker of a view seems to be cut off from the controllers, and the poller with it.
+
+        Most brokers that it lists have been silent for longer than any session, and so has the quorum. Silence of the
+        brokers alone proves nothing: perhaps only the poller is cut off from them.
+        """
+        since = now - 2 * self.intervals.session
+        if self._quorum_answered is None or self._quorum_answered > since:
+            return False
+        silent = [each for each in view.brokers if self._listeners.is_absent_since(each, Micros(since))]
+        return 2 * len(silent) > len(view.brokers)
 
     def _with_newer(self, before: ClusterView, view: ClusterView, asked: Micros) -> ClusterView:
         """Keep what partitions are known to be by answers that were asked for later, unless their epoch is higher."""
