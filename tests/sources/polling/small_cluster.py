@@ -50,6 +50,7 @@ class SmallCluster:
         how: what each listener does; brokers that are not in it answer.
         partitions: of the topic, by number.
         listed: by all brokers; ``lists`` by single ones that see something else.
+        registered: brokers, those that are fenced included; None where they are not listed.
         quorum: None while no controller answers.
         ends: of logs, by broker and number; ``epoch_ends`` of epochs, by number and epoch.
         addresses: of brokers that share one.
@@ -65,6 +66,7 @@ class SmallCluster:
     listed: set[int] = field(default_factory=set)
     lists: dict[int, set[int]] = field(default_factory=dict)
     sees: dict[int, dict[int, PartitionView]] = field(default_factory=dict)
+    registered: set[int] | None = None
     quorum: QuorumLeader | None = LED
     ends: dict[tuple[int, int], int] = field(default_factory=dict)
     epoch_ends: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -164,7 +166,8 @@ class SmallCluster:
         listed = self.lists.get(question.broker, self.listed)
         match question.ask:
             case Ask.PRESENCE:
-                return Presence(None, frozenset(ids(*listed)), None)
+                fenced = None if self.registered is None else frozenset(ids(*self.registered)) - frozenset(ids(*listed))
+                return Presence(None, frozenset(ids(*listed)), fenced)
             case Ask.QUORUM:
                 return self.quorum
             case Ask.PARTITIONS:

@@ -141,6 +141,18 @@ def test_a_broker_that_hangs_says_nothing_about_its_controller(broker: int, seco
     assert not [each for each in cluster.seen if isinstance(each[1], ControllerObserved) and each[1].silent_since]
 
 
+def test_a_broker_that_is_stopped_and_unregistered_is_not_merely_fenced() -> None:
+    """Others list brokers that are fenced (KIP-1073), so one that is in neither list has been removed."""
+    cluster = of_three()
+    cluster.registered = {1, 2, 3}
+    lose(cluster, 12, 3, successor=1)
+    cluster.meets(12.4, 3, Meeting.REFUSED)
+    cluster.at(20, lambda: (cluster.registered or set()).discard(3))
+    cluster.at(40, lambda: (cluster.registered or set()).add(3))
+    cluster.play(50)
+    assert [(each.registered, each.fenced) for each in cluster.of_broker(3)][-2:] == [(False, True), (True, True)]
+
+
 @pytest.mark.parametrize(("quorum", "is_fresh"), [(None, False), (QuorumLeader(100, 1), True)])
 def test_what_one_broker_of_three_lists_is_old_where_the_quorum_is_silent_too(
     quorum: QuorumLeader | None, *, is_fresh: bool

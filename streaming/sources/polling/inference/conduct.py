@@ -112,12 +112,16 @@ class ListenerConduct:
 
 
 class Listed(NamedTuple):
-    """Change of whether the brokers list one of them: it happened after ``since``, and was seen at ``until``."""
+    """Change of whether the brokers list one of them: it happened after ``since``, and was seen at ``until``.
+
+    ``is_registered``: of one that is not listed that it is registered no more, or again; None: that did not change.
+    """
 
     broker: BrokerId
     is_listed: bool
     since: Micros
     until: Micros
+    is_registered: bool | None = None
 
 
 @dataclass(slots=True)
@@ -127,12 +131,14 @@ class _Listing:
     """Time at which a broker was asked that showed it last."""
     changed: tuple[Micros, Micros] | None = None
     """Window of the last change."""
+    is_registered: bool = True
 
 
 class _Vote(NamedTuple):
     asked: Micros
     ended: Micros
     listed: frozenset[BrokerId]
+    fenced: frozenset[BrokerId] | None
 
 
 class Listeners:
@@ -180,23 +186,30 @@ class Listeners:
         elif met.how is Meeting.REFUSED:
             self.proxied.discard(broker)
         if isinstance(met.content, Presence):
-            return self.vote(broker, met.content.unfenced, met.asked, met.ended)
+            return self.vote(broker, met.content.unfenced, met.asked, met.ended, met.content.fenced)
         return []
 
     def is_trusted(self, broker: BrokerId) -> bool:
         """Return whether what connections to a broker meet is evidence: not behind a proxy."""
         return broker not in self.shared and broker not in self.proxied
 
-    def vote(self, voter: int, listed: Iterable[BrokerId], asked: Micros, ended: Micros) -> list[Listed]:
-        """Note whom a broker lists; return the changes.
+    def vote(
+        self,
+        voter: int,
+        listed: Iterable[BrokerId],
+        asked: Micros,
+        ended: Micros,
+        fenced: frozenset[BrokerId] | None = None,
+    ) -> list[Listed]:
+        """Note whom a broker lists, and whom as fenced, if it says so; return the changes.
 
         A broker does not vote on itself, nor while it is not listed: it repeats what it saw last before it was cut off.
         """
-        before, vote = self._votes.get(voter), _Vote(asked, ended, frozenset(listed))
+        before, vote = self._votes.get(voter), _Vote(asked, ended, frozenset(listed), fenced)
         self._votes[voter] = vote
         if before is None:  # one that does not say who it is gets another number with each connection
             self._votes = {each: last for each, last in self._votes.items() if ended - last.ended <= _VOTE_LASTS}
-        if before is not None and before.listed == vote.listed and not self._is_disputed:
+        if before is not None and before[2:] == vote[2:] and not self._is_disputed:
             for broker in vote.listed:
                 self._listing[broker].seen = asked
             return []
@@ -207,6 +220,21 @@ class Listeners:
             if change is not None:
                 changed.append(change)
         self._is_disputed |= bool(changed)
+        return changed + self._registered(ended)
+
+    def _registered(self, now: Micros) -> list[Listed]:
+        """Return the brokers that all who are listed list no more, not even as fenced; and those that are back."""
+        votes = [
+            vote
+            for voter, vote in self._votes.items()
+            if vote.fenced is not None and now - vote.ended <= _VOTE_LASTS and self.is_listed(BrokerId(voter))
+        ]
+        changed = []
+        for broker, listing in self._listing.items() if votes else ():
+            is_registered = listing.is_listed or any(broker in {*vote.listed, *(vote.fenced or ())} for vote in votes)
+            if listing.is_registered is not is_registered and not listing.is_listed:
+                changed.append(Listed(broker, False, listing.seen, now, is_registered))
+            listing.is_registered = is_registered
         return changed
 
     def _counted(self, broker: BrokerId, now: Micros) -> Listed | None:

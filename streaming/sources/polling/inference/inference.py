@@ -433,6 +433,9 @@ class Inference:
             self._fates.stopped.discard(broker)
             self._reported_stopped.discard(broker)
             return BrokerObserved(**envelope, broker=broker, fenced=False)
+        if change.is_registered is not None:
+            self._fates.stopped.discard(broker)
+            return BrokerObserved(**envelope, broker=broker, registered=change.is_registered, fenced=True)
         self._fates.of(broker, change.since, change.until, now)
         is_stopped = broker in self._fates.stopped
         self._reported_stopped |= {broker} if is_stopped else set()
