@@ -141,6 +141,18 @@ def test_a_broker_that_hangs_says_nothing_about_its_controller(broker: int, seco
     assert not [each for each in cluster.seen if isinstance(each[1], ControllerObserved) and each[1].silent_since]
 
 
+@pytest.mark.parametrize(("replicas", "cause"), [((3, 2, 1), Cause.FENCED), ((1, 2, 3), Cause.PREFERRED_ELECTION)])
+def test_a_leader_that_answers_and_is_followed_by_other_than_the_first_replica_was_fenced_for_a_moment(
+    replicas: tuple[int, ...], cause: Cause
+) -> None:
+    """It is back in the ISR before the next answer. Only the first replica is elected while the leader is in sync."""
+    cluster = SmallCluster({0: part(replicas, (1, 2, 3), 3)})
+    cluster.becomes(12, 0, part(replicas, (1, 2, 3), 1, epoch=1))
+    cluster.play(20)
+    assert causes(cluster)[0] is cause
+    assert [each.fenced for each in cluster.of_broker(3)] == ([True, False] if cause is Cause.FENCED else [])
+
+
 def test_a_broker_that_is_stopped_and_unregistered_is_not_merely_fenced() -> None:
     """Others list brokers that are fenced (KIP-1073), so one that is in neither list has been removed."""
     cluster = of_three()

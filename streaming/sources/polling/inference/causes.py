@@ -114,7 +114,10 @@ class Causes:
         return states
 
     def _crash(self, step: Step) -> Conclusion | None:
-        """Return what the leader before a step did, if it crashed and is in the ISR again."""
+        """Return what the leader before a step did, if it crashed or was cut off, and is in the ISR again.
+
+        No order takes the leadership from a member of the ISR and gives it to a replica that is not the first one.
+        """
         before, after = step.before, step.after
         if (
             before is None
@@ -122,7 +125,11 @@ class Causes:
             or before.leader not in after.isr
         ):
             return None
-        return self._fates.crash_between(before.leader, step.since, step.until)
+        crash = self._fates.crash_between(before.leader, step.since, step.until)
+        is_ordered = before.replicas != after.replicas or after.leader in (NO_LEADER, UNSEEN_LEADER, after.replicas[0])
+        if crash is not None or is_ordered or (after.leader_epoch or 0) <= (before.leader_epoch or 0):
+            return crash
+        return self._fates.cut_off_between(before.leader, step.since, step.until)
 
     def _reasons(self, step: Step, now: Micros) -> list[tuple[set[BrokerId], InferredCause]]:
         """Return which brokers left for which reason, in the order in which they are taken to have left."""

@@ -170,6 +170,17 @@ class Fates:
         because = f"broker {broker} refused connections for {seconds(lasted)}, and had led until then"
         return Conclusion(Fate.LOST, because)
 
+    def cut_off_between(self, broker: BrokerId, since: Micros, until: Micros) -> Conclusion | None:
+        """Return what a broker did that answered all through a window and lost leaders, and is in their ISRs again."""
+        listener = self._listeners.of.get(broker)
+        if listener is None or listener.answered is None or listener.absence_within(since, until) is not None:
+            return None
+        if self._listeners.is_listed(broker) is False:
+            return None
+        if self._is_after_stall(since, until):
+            return Conclusion(Fate.CUT_OFF, f"broker {broker} answers, and the controller had stood still")
+        return Conclusion(Fate.CUT_OFF, f"broker {broker} answers, and was out of its ISRs for a moment")
+
     def _of_absent(self, leaving: _Leaving, absence: Absence) -> Conclusion | None:
         """Return what a broker did that had not answered for a while when it left."""
         broker, since, until, is_late = leaving
