@@ -116,7 +116,8 @@ class Causes:
     def _crash(self, step: Step) -> Conclusion | None:
         """Return what the leader before a step did, if it crashed or was cut off, and is in the ISR again.
 
-        No order takes the leadership from a member of the ISR and gives it to a replica that is not the first one.
+        No order takes the leadership from a member of the ISR and gives it to a replica that is not the first one, at
+        least not in one election.
         """
         before, after = step.before, step.after
         if (
@@ -127,8 +128,10 @@ class Causes:
             return None
         crash = self._fates.crash_between(before.leader, step.since, step.until)
         is_ordered = before.replicas != after.replicas or after.leader in (NO_LEADER, UNSEEN_LEADER, after.replicas[0])
-        if crash is not None or is_ordered or (after.leader_epoch or 0) <= (before.leader_epoch or 0):
+        if crash is not None or is_ordered or after.leader_epoch is None or before.leader_epoch is None:
             return crash
+        if after.leader_epoch != before.leader_epoch + 1:
+            return None
         return self._fates.cut_off_between(before.leader, step.since, step.until)
 
     def _reasons(self, step: Step, now: Micros) -> list[tuple[set[BrokerId], InferredCause]]:
