@@ -116,6 +116,7 @@ class Inference:
         self._reports: deque[_Report] = deque()
         self._quorum: QuorumLeader | None = None
         self._quorum_answered: Micros | None = None
+        self._quorum_asked: dict[BrokerId, Micros] = {}
         self._full_due = Micros(0)
         self._missed_changes = False
         self._until = 0
@@ -124,7 +125,11 @@ class Inference:
 
     def questions(self, now: Micros) -> list[Question]:
         """Return the questions that are due, each of which is taken for asked."""
-        return [] if self._view is None else self._schedule.questions(now, self._view)
+        due = [] if self._view is None else self._schedule.questions(now, self._view)
+        for question in due:
+            if question.ask is Ask.QUORUM:
+                self._quorum_asked.setdefault(question.broker, now)
+        return due
 
     @property
     def next_at(self) -> Micros:
@@ -165,8 +170,7 @@ class Inference:
         if leader.leader < 0 or (before is not None and leader.epoch < before.epoch):
             return
         answered, self._quorum_answered = self._quorum_answered, met.ended
-        has_hung = self._listeners.listener(met.question.broker).absence_within(met.asked, met.ended) is not None
-        waited = 0 if has_hung else met.ended - max(met.asked, answered or 0)  # who hung says nothing of its controller
+        waited = met.ended - max(self._controller_awaited_since(met), answered or 0)
         if waited > self.intervals.hot or leader != before:
             self._schedule.hasten(met.ended)
         if leader == before and answered is not None and waited > self.intervals.session // 2:
@@ -178,6 +182,16 @@ class Inference:
         if leader != before:
             self._quorum = leader
             self._reports.append(_Report(met.asked, met.ended, controller=leader))
+
+    def _controller_awaited_since(self, met: Met) -> Micros:
+        """Return since when a controller does not answer a broker that answers; a broker that hangs shows nothing."""
+        asked, self._quorum_asked = self._quorum_asked, {}
+        since = met.ended
+        for broker, first in {**asked, met.question.broker: asked.get(met.question.broker, met.asked)}.items():
+            listener = self._listeners.listener(broker)
+            if (listener.answered or 0) > first and listener.absence_within(first, met.ended) is None:
+                since = min(since, first)
+        return since
 
     def view(self, view: ClusterView, asked: Micros, ended: Micros, remembered: ClusterView | None = None) -> None:
         """Take the metadata that were read.
