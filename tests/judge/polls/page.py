@@ -16,7 +16,7 @@ LASTING: Final = 12.0
 """Seconds of harm that must not be benign, or silent, however it is polled."""
 _WORST: Final = 40
 UNDRAWN: Final = {
-    "unsafe_reassignment": "No reassignment of the model refuses writes; tests/changes has the sequences."
+    "unsafe_reassignment": "the model hardly ever refuses writes by a reassignment; tests/changes has the sequences."
 }
 """Classes without a play, each with the reason."""
 CLASSES: Final = tuple(sorted({row.kind for row in TABLE.outcomes if row.kind is not None} - UNDRAWN.keys()))
@@ -149,7 +149,7 @@ def _aims(results: Sequence[Result], columns: Sequence[Column]) -> Iterator[str]
 
 def _undrawn(results: Sequence[Result]) -> Iterator[str]:
     for kind, why in UNDRAWN.items():
-        yield f"No play is `{kind}`: {why}"
+        yield f"`{kind}` is not drawn: {why}"
     for kind, count in short_classes(results).items():
         yield f"`{kind}` has {count} incidents that could be seen, fewer than {LEAST}."
 
