@@ -18,7 +18,7 @@ from streaming.sources import checkpoint
 from streaming.sources.permissions import PROBE_PREFIX, MissingPermissions, Probe, addressed, grantee_of, unanswered
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.configs import ConfigsRound, DescribedConfigs
-from streaming.sources.polling.inference.inference import Inference
+from streaming.sources.polling.inference.inference import BLIND, Inference
 from streaming.sources.polling.inference.inquiry import Meeting
 from streaming.sources.polling.inference.schedule import Intervals
 from streaming.sources.polling.metadata import MetadataRound, TimedView
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 HOUR: Final = Micros(3_600_000_000)
 SECOND: Final = Micros(1_000_000)
 _MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
-_BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow
 _TIMES: Final = {"broker.session.timeout.ms": "session", "replica.lag.time.max.ms": "lag"}
 _AWAITED: Final = 300_000  # then configurations are asked for that could not be while others were outstanding
 
@@ -148,7 +147,7 @@ class AdminSource:
     def _skew_at(self, now: Micros) -> int:
         """Return the wall clock minus the monotonic one, which stands still while the machine is suspended."""
         before, self._skew = self._skew, now - monotonic()
-        if before is not None and self._skew - before > _BLIND_MICROS:
+        if before is not None and self._skew - before > BLIND:
             self._inference.miss_changes()
         return self._skew
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from streaming.sources.polling.view import InferredCause
 
-_BLIND: Final = Micros(60_000_000)
+BLIND: Final = Micros(60_000_000)
 """Views that are further apart are not merely slow: changes may have been missed."""
 _LATE: Final = Micros(10_000_000)
 """Longer than a broker takes to read the metadata after its start."""
@@ -209,7 +209,7 @@ class Inference:
         is_isolated = self._listeners.is_isolated(BrokerId(view.answered_by), ended)
         if before is not None and (is_isolated or self._is_cut_off_with(view, ended)):
             return  # it repeats what it saw before it was cut off
-        self._missed_changes |= before is not None and ended - self._viewed.ended > max(_BLIND, 2 * self.intervals.poll)
+        self._missed_changes |= before is not None and ended - self._viewed.ended > max(BLIND, 2 * self.intervals.poll)
         last = before or remembered
         is_new_log = last is not None and goes_back(last, view)
         self._missed_changes |= is_new_log

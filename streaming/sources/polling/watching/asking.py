@@ -6,7 +6,6 @@ where it differs from what a broker answered before.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka.protocol.admin import (
@@ -19,11 +18,10 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.records import METADATA_VERSION
-from streaming.errors import InvalidObservation
 from streaming.sources.polling.broker import METADATA_NEWEST, METADATA_OLDEST, DescriptionDecoder, MetadataDecoder
 from streaming.sources.polling.inference.inquiry import Ask, Presence, QuorumLeader
 from streaming.sources.protocol import offset_messages
-from streaming.sources.protocol.connection import RawRequest
+from streaming.sources.protocol.connection import RawRequest, RawResponse
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, ByteReader
 from streaming.sources.protocol.quorum_messages import describe_quorum_request, read_quorum
 from streaming.sources.protocol.unwaited import Call
@@ -80,7 +78,7 @@ class Requests:
     def _presence(self, connection: Connection) -> Steps:
         if connection.newest(DescribeClusterRequest.API_KEY, WITH_FENCED) == WITH_FENCED:
             request: Any = RawRequest(DescribeClusterRequest.API_KEY, WITH_FENCED, _DESCRIBE_BROKERS)
-            error, controller, brokers = yield Call(request, _Decoder(self._described), _value)
+            error, controller, brokers = yield Call(request, RawResponse(self._described), _value)
             fenced = None if brokers is None else brokers[1]
         else:
             version = connection.newest(MetadataRequest.API_KEY, METADATA_NEWEST)
@@ -88,7 +86,8 @@ class Requests:
                 return Reply(None, UNSUPPORTED_VERSION)
             request = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
             if version >= _FLEXIBLE_METADATA:
-                error, controller, brokers = yield Call(request, _Decoder(self._listed), _value)
+                response = RawResponse(lambda reader: self._listed(reader, version))
+                error, controller, brokers = yield Call(request, response, _value)
             else:
                 error, controller, brokers = yield Call(request, MetadataResponse, _of_old_broker)
             fenced = None
@@ -98,7 +97,7 @@ class Requests:
         is_said = controller >= 0 and METADATA_VERSION not in connection.features
         return Reply(Presence(BrokerId(controller) if is_said else None, brokers[0], fenced))
 
-    def _described(self, reader: ByteReader, version: int) -> Any:  # noqa: ANN401, ARG002 - three values
+    def _described(self, reader: ByteReader) -> Any:  # noqa: ANN401 - three values
         error = reader.number(INT16)
         reader.nullable_string()  # what the error says
         reader.number(INT8)  # the kind of node, as asked
@@ -124,28 +123,6 @@ class Requests:
                 self._brokers.clear()
             self._brokers[data] = brokers
         return brokers
-
-
-class _Decoder:
-    """Decodes a flexible response; ``read`` reads what follows the time for which the client is throttled."""
-
-    def __init__(self, read: Any) -> None:  # noqa: ANN401 - a function
-        self._read = read
-
-    def decode(self, data: bytes, *, version: int, header: bool) -> Any:  # noqa: ANN401, ARG002 - as kafka-python's
-        """Decode a response with its header.
-
-        Raises:
-            ValueError: the bytes are no such response.
-        """
-        reader = ByteReader(data)
-        try:
-            head = SimpleNamespace(correlation_id=reader.number(INT32))
-            reader.tags()
-            head.throttle_time_ms = reader.number(INT32)
-            return SimpleNamespace(header=head, value=self._read(reader, version))
-        except InvalidObservation as error:
-            raise ValueError(str(error)) from None
 
 
 def _value(response: Any) -> Any:  # noqa: ANN401 - as above
