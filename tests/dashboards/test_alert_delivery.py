@@ -83,12 +83,16 @@ class Delivery:
     prometheus: Prometheus
 
     def sent(self, status: str, severity: str) -> list[dict[str, Any]]:
-        """Give the notifications of a severity."""
-        asked = {"status": status, "severity": severity}
+        """Give the notifications of a severity in which every alert has the status.
+
+        Prometheus sends the end of each rule's alerts apart. With the short interval of these routes a busy machine
+        may tell the end of one before the end of the other: it repeats what fires and announces nothing.
+        """
         return [
             each
             for each in list(self.webhook.notifications)
-            if {"status": each["status"], "severity": each["alerts"][0]["labels"]["severity"]} == asked
+            if {alert["status"] for alert in each["alerts"]} == {status}
+            and each["alerts"][0]["labels"]["severity"] == severity
         ]
 
 
@@ -125,7 +129,6 @@ def test_an_incident_is_one_notification_of_each_severity_through_a_restart_of_t
     polled = {each["annotations"]["sureness"] for each in (*critical["alerts"], *warning["alerts"])}
     assert polled == {"the brokers are polled: causes are inferred, not proven"}
     assert len(delivery.sent("resolved", "critical")) == len(delivery.sent("resolved", "warning")) == 1
-    assert len(delivery.webhook.notifications) == 4
 
 
 def test_an_exporter_that_dies_is_one_notification_of_all_clusters(delivery: Delivery) -> None:
