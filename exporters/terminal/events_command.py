@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from exporters.read_model.versions import as_of as version_as_of
 from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.event_rows import BY_MOMENT, EACH, EventRows
 from exporters.terminal.events import history
@@ -26,7 +27,6 @@ from exporters.terminal.options import (
 from exporters.terminal.output import Row, RowFormat, RowOutput, output_of, until_closed
 from exporters.terminal.time_parsing import Clock
 from exporters.terminal.unreadable import UnreadableTables
-from exporters.terminal.versions import as_of as version_as_of
 from streaming.contracts.events import Cause, EventKind
 from streaming.errors import ConfigurationError
 
