@@ -7,9 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from streaming.contracts.observations import Channel
 from streaming.contracts.tally import COLUMN_OF_STATE
+from streaming.delta.log.queries import plain
+from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
 from tests.plugins.pipeline import rows_of
 
 
@@ -59,3 +64,22 @@ def _brokers_of(cluster: ClusterSnapshot) -> Iterator[tuple[int, Any]]:
 def _counts_of(row: dict[str, Any]) -> tuple[Any, ...]:
     removals = {each["cause"]: each["departures"] for each in row["isr_departures"] or ()}
     return row["led_partitions"], row["hosted_partitions"], row["in_sync_partitions"], removals
+
+
+def folded(rows: pa.Table, at: int) -> dict[str, dict[str, Any]]:
+    """Apply every row of the change log that had occurred by a moment, one by one, in their order."""
+    draft = SnapshotDraft(ReplicationSnapshot())
+    for place, moment in enumerate(plain(rows)["occurred_not_after"].to_pylist()):
+        if moment <= at:
+            apply_changes(draft, rows.slice(place, 1))
+            count_isr_removals(draft, rows.slice(place, 1), StateVersions())
+    return of_moment(draft.finish(0, at, 0))
+
+
+def of_moment(snapshot: ReplicationSnapshot) -> dict[str, dict[str, Any]]:
+    """Give what changes make of each cluster, without the progress of sources, and times that follow from it."""
+    found = meaning(snapshot)
+    for each in found.values():
+        each.pop("sources")
+        each["cluster"] = each["cluster"]._replace(watermark=None, primary_watermark=None)
+    return found
