@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from streaming.contracts.observations import Channel
 from streaming.contracts.tally import COLUMN_OF_STATE
-from streaming.delta.log.queries import plain
 from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
 from tests.plugins.pipeline import rows_of
 
@@ -30,7 +30,7 @@ def _meaning(cluster: ClusterSnapshot) -> dict[str, Any]:
         "tombstones": dict(cluster.tombstones),
         "brokers": dict(cluster.brokers),
         "totals": cluster.totals,
-        "departures": {broker: dict(causes) for broker, causes in cluster.departures.items()},
+        "departures": {broker: dict(causes) for broker, causes in (cluster.departures or {}).items()},
         "counts": asdict(cluster.counts),
         "sources": {key: source for key, source in cluster.sources.items() if key[0] == Channel.REPLICATION},
     }
@@ -67,12 +67,12 @@ def _counts_of(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def folded(rows: pa.Table, at: int) -> dict[str, dict[str, Any]]:
-    """Apply every row of the change log that had occurred by a moment, one by one, in their order."""
+    """Apply the changes that had occurred by a moment, in their order; that a source lives is none."""
     draft = SnapshotDraft(ReplicationSnapshot())
-    for place, moment in enumerate(plain(rows)["occurred_not_after"].to_pylist()):
-        if moment <= at:
-            apply_changes(draft, rows.slice(place, 1))
-            count_isr_removals(draft, rows.slice(place, 1), StateVersions())
+    had_occurred = pc.less_equal(rows["occurred_not_after"].cast(pa.int64()), at)
+    before = rows.filter(pc.and_(had_occurred, pc.not_equal(rows["subject"], "source")))
+    apply_changes(draft, before)
+    count_isr_removals(draft, before, StateVersions())
     return of_moment(draft.finish(0, at, 0))
 
 

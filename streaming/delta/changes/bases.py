@@ -185,7 +185,7 @@ class PastStates:
     def _step(self, version: int, newest: int, write: Callable[[], list[dict[str, Any]]]) -> None:
         """Remove the bases that expired or have no room any more; add one if the last one is of an earlier day."""
         bases = bases_of(self._writer.table)
-        room = round(SHARE * _bytes_of(open_table(self._directory / PARTITION_CHANGES.name)))
+        room = round(SHARE * bytes_of(open_table(self._directory / PARTITION_CHANGES.name)))
         gone = self._expired(bases)
         kept = [base for base in bases if base not in gone]
         while kept and sum(base.size for base in kept) > room:
@@ -279,7 +279,8 @@ def _closest(bases: list[Base]) -> Base:
     return min(bases, key=lambda base: ends[bases.index(base) + 2] - ends[bases.index(base)])
 
 
-def _bytes_of(table: DeltaTable | None) -> int:
+def bytes_of(table: DeltaTable | None) -> int:
+    """Return the bytes of the data files of a table; none if there is no table."""
     return 0 if table is None else int(pc.sum(pa.table(table.get_add_actions())["size_bytes"]).as_py() or 0)
 
 
