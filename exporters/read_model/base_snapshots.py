@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporters.read_model.draft import SnapshotDraft
+from exporters.read_model.kept_rows import KeptTable
 from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.contracts.tables import PARTITION_CHANGES, PAST_STATES
 from streaming.delta.changes.bases import bases_of, read_base
 from streaming.delta.changes.history import EXPIRED_VERSION
 from streaming.delta.log.definitions import arrow_schema
-from streaming.delta.log.queries import ALL, last_of_each, open_ours, query, quoted, where_in
+from streaming.delta.log.queries import ALL, last_of_each, query, quoted, where_in
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
 from streaming.errors import IsrwatchError
@@ -73,6 +74,7 @@ class BaseSnapshots:
     def __init__(self, tables: Place) -> None:
         """Read nothing yet; the folder of the tables need not exist."""
         self._tables = tables
+        self._bases = KeptTable(tables, PAST_STATES)
         self._begins: OrderedDict[tuple[int, Clusters], _Begin] = OrderedDict()
         self._following: _Following | None = None
         self._damaged: set[str] = set()
@@ -119,7 +121,7 @@ class BaseSnapshots:
     def _candidates(self, newest_version: int, at: int) -> Iterator[Base]:
         """Yield the bases that had wholly occurred by a moment, newest first."""
         try:
-            opened = open_ours(self._tables, PAST_STATES)
+            opened = self._bases.opened()
             bases = [] if opened is None else bases_of(opened)
         except IsrwatchError:
             return
