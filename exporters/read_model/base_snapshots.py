@@ -15,6 +15,9 @@ import pyarrow.compute as pc
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.kept_rows import KeptTable
 from exporters.read_model.snapshot import ReplicationSnapshot
+from exporters.read_model.stored_partitions import decode_changed, put_stored
+from streaming.contracts.events import Subject
+from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_CHANGES, PAST_STATES
 from streaming.delta.changes.bases import bases_of, read_base
 from streaming.delta.changes.history import EXPIRED_VERSION
@@ -94,7 +97,12 @@ class BaseSnapshots:
         begin = self._begin(int(changes.version()), at, chosen)
         rows = self._rows(changes, begin.version, at, chosen)
         draft = SnapshotDraft(begin.snapshot)
-        apply_changes(draft, newest_of_each(rows))
+        newest = newest_of_each(rows)
+        if begin is _NOTHING:
+            _put_first(draft, newest)
+        else:
+            decode_changed(begin.snapshot, newest)
+            apply_changes(draft, newest)
         expired = changes.transaction_version(EXPIRED_VERSION)
         if begin.version > BEFORE_FIRST or expired is None:
             count_isr_removals(draft, rows, StateVersions())
@@ -133,11 +141,9 @@ class BaseSnapshots:
     def _read(self, base: Base, clusters: Clusters) -> _Begin:
         rows = read_base(self._tables / PAST_STATES.name, base, clusters)
         draft = SnapshotDraft(ReplicationSnapshot())
-        apply_changes(draft, rows)
-        brokers = rows.filter(pc.is_valid(rows["isr_departures"])).select(
-            ["cluster_id", "cluster", "broker", "isr_departures"]
-        )
-        for row in brokers.to_pylist():
+        _put_first(draft, rows)
+        counted = rows.filter(pc.is_valid(rows["isr_departures"]))
+        for row in counted.select(["cluster_id", "cluster", "broker", "isr_departures"]).to_pylist():
             for each in row["isr_departures"]:
                 draft.add_isr_removals(
                     row["cluster_id"], row["cluster"], row["broker"], each["cause"], each["departures"]
@@ -162,6 +168,20 @@ class BaseSnapshots:
         return (
             held.rows if held.until == at else held.rows.filter(pc.less_equal(held.rows["occurred_not_after"], moment))
         )
+
+
+def _put_first(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Put a whole state, one row of each key, into a draft of nothing."""
+    is_partition = pc.equal(rows["subject"], Subject.PARTITION.value)
+    apply_changes(draft, rows.filter(pc.invert(is_partition)))
+    put_stored(draft, _partitions(rows.filter(is_partition)))
+
+
+def _partitions(rows: pa.Table) -> pa.Table:
+    """Return rows about partitions in the columns of ``partition_state``."""
+    after = rows["after"].combine_chunks()
+    columns = dict(zip((field.name for field in after.type), after.flatten(), strict=True))
+    return pa.table({name: columns[name] if name in columns else rows[name] for name in PartitionState._fields})
 
 
 def _changes(changes: DeltaTable, after: int, at: int, clusters: Clusters) -> pa.Table:
