@@ -16,7 +16,7 @@ from exporters.terminal.event_text import clock
 from exporters.terminal.incidents import incident_style, lasted, suspects
 from exporters.terminal.live_view import brokers_of, heading, totals
 from exporters.terminal.table_layout import WORDS, Field, table_lines
-from exporters.terminal.time_parsing import Clock
+from exporters.read_model.times import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -16,7 +16,7 @@ from streaming.delta.changes.reader import ChangeReader, ChangesRestarted, event
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from exporters.terminal.event_filter import EventFilter
+    from exporters.read_model.event_filter import EventFilter
     from streaming.delta.store.place import Place
 
 LOOK_SECONDS: Final = 0.2

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
+from exporters.read_model.event_filter import EventFilter
 from exporters.read_model.events import INCIDENT_COLUMNS, without_running_times
 from exporters.read_model.incident_ids import Merges, findable_names, ids_of, names_used, others_names, shown_id
 from exporters.read_model.snapshot import is_recovered
-from exporters.terminal.event_filter import EventFilter
+from exporters.read_model.times import SECOND, Clock, span
 from exporters.terminal.events import history
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
-from exporters.terminal.time_parsing import SECOND, Clock, span
 from streaming.contracts.events import PLANNED_CLASSES, IncidentClass, Severity
 from streaming.contracts.tables import CLUSTER_STATE_TABLE, INCIDENTS, SOURCE_PROGRESS
 from streaming.delta.log.queries import columns_of, open_ours, query, quoted
@@ -20,8 +20,8 @@ from streaming.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from exporters.read_model.unreadable import UnreadableTables
     from exporters.terminal.output import Row
-    from exporters.terminal.unreadable import UnreadableTables
     from streaming.delta.store.place import Place
     from streaming.name_patterns import NamePatterns
 

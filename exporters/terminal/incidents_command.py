@@ -10,6 +10,8 @@ import typer
 
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_ids import shown_id
+from exporters.read_model.times import SECOND, Clock, span
+from exporters.read_model.unreadable import UnreadableTables
 from exporters.terminal.event_view import event_fields, event_style
 from exporters.terminal.events import COLUMNS
 from exporters.terminal.groups import groups_beyond
@@ -31,8 +33,6 @@ from exporters.terminal.incidents import (
 from exporters.terminal.options import ClusterOption, ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
 from exporters.terminal.polled import said_of_evidence
-from exporters.terminal.time_parsing import SECOND, Clock, span
-from exporters.terminal.unreadable import UnreadableTables
 from streaming.contracts.events import IncidentClass
 from streaming.escapes import json_text
 from streaming.name_patterns import patterns_of

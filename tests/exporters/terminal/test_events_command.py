@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from exporters.terminal.event_filter import EventFilter
+from exporters.read_model.event_filter import EventFilter
+from exporters.read_model.times import Clock
 from exporters.terminal.events import COLUMNS, history
-from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
 from tests.plugins.played import SECOND, START
 
