@@ -93,7 +93,7 @@ class Server:
             AnswersRestarted: what was followed is not there any more.
             ConfigurationError: the server refuses a parameter; the sentence is its own.
         """
-        response = self._asked(f"{self.url}{API}/{path}", list(parameters))
+        response = self._asked(f"{self.url}{API}/{path}", parameters)
         content = self._content(response)
         if response.status_code == _OK or (response.status_code in statuses and "error" not in content):
             return content
@@ -106,9 +106,9 @@ class Server:
             return response.text
         raise self._error(response, self._content(response))
 
-    def _asked(self, url: str, parameters: list[tuple[str, str]]) -> httpx2.Response:
+    def _asked(self, url: str, parameters: Iterable[tuple[str, str]]) -> httpx2.Response:
         try:
-            return self._client.get(url, params=parameters)
+            return self._client.get(url, params=httpx2.QueryParams([*parameters]))
         except httpx2.TimeoutException:
             raise ServerUnavailable(
                 f"{self.url} did not answer within {duration_text(self._timeout)} (server.timeout)"
@@ -180,7 +180,9 @@ class Server:
         return ConfigurationError(f"{older}{sentence}")
 
 
-def server_of(option: str | None, settings: ServerSettings, environment: Mapping[str, str] = os.environ) -> Server | None:
+def server_of(
+    option: str | None, settings: ServerSettings, environment: Mapping[str, str] = os.environ
+) -> Server | None:
     """Return the server that a command asks, by the option, the variable, or the configuration; None without any."""
     url = option or environment.get(VARIABLE) or settings.url
     if not url:
