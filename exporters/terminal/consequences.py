@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from exporters.read_model.snapshot import ClusterSnapshot
-    from exporters.terminal.unreadable import UnreadableTables
+    from exporters.read_model.unreadable import UnreadableTables
     from streaming.contracts.columns import Table
     from streaming.delta.store.place import Place
 

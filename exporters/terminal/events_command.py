@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from exporters.terminal.event_filter import EventFilter
+from exporters.read_model.event_filter import EventFilter
+from exporters.read_model.recorded_events import history
+from exporters.read_model.unreadable import UnreadableTables
 from exporters.terminal.event_rows import BY_MOMENT, EACH, EventRows
-from exporters.terminal.events import history
 from exporters.terminal.follow import EventFollower
 from exporters.terminal.options import (
     AsOfOption,
@@ -25,7 +26,6 @@ from exporters.terminal.options import (
 )
 from exporters.terminal.output import Row, RowFormat, RowOutput, output_of, until_closed
 from exporters.terminal.time_parsing import Clock
-from exporters.terminal.unreadable import UnreadableTables
 from exporters.terminal.versions import as_of as version_as_of
 from streaming.contracts.events import Cause, EventKind
 from streaming.errors import ConfigurationError

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from exporters.terminal.events import EventsTable, Row, merged, rows_of
+from exporters.read_model.recorded_events import EventsTable, Row, merged, rows_of
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader, ChangesRestarted, events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from exporters.terminal.event_filter import EventFilter
+    from exporters.read_model.event_filter import EventFilter
     from streaming.delta.store.place import Place
 
 LOOK_SECONDS: Final = 0.2

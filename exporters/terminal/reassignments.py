@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporters.read_model.cluster_samples import bytes_to_go, is_reassigned, replicas_to_go
-from exporters.terminal.event_filter import matches_topic
+from exporters.read_model.event_filter import matches_topic
 from exporters.terminal.quantities import size
 from exporters.terminal.state_selection import print_rows
 from exporters.terminal.state_view import columns_as_fields, freshness_columns, text

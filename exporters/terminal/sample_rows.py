@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.read_model.cluster_samples import behind_seconds
-from exporters.terminal.event_filter import matches_topic
+from exporters.read_model.event_filter import matches_topic
 from exporters.terminal.time_parsing import SECOND
 from streaming.contracts.health import is_late, lag
 from streaming.contracts.sample_tables import (

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from exporters.read_model.reader import isr_removals, state_of_changes
-from exporters.terminal.unreadable import INTOLERANT
+from exporters.read_model.unreadable import INTOLERANT
 from exporters.terminal.versions import committed_at
 from streaming.contracts.events import Cause
 from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from exporters.read_model.draft import SnapshotDraft
     from exporters.read_model.snapshot import ReplicationSnapshot
-    from exporters.terminal.unreadable import UnreadableTables
+    from exporters.read_model.unreadable import UnreadableTables
     from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.delta.store.place import Place
 

@@ -13,6 +13,7 @@ import typer
 from exporters.metrics.sample_ages import oldest_ages
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
+from exporters.read_model.unreadable import UnreadableTables
 from exporters.terminal import live_view
 from exporters.terminal.broker_columns import further, further_columns
 from exporters.terminal.broker_fields import broker_fields, broker_line_fields, said_of_work
@@ -59,7 +60,6 @@ from exporters.terminal.state_view import (
 )
 from exporters.terminal.table_layout import SENTENCE, Field
 from exporters.terminal.time_parsing import Clock, span
-from exporters.terminal.unreadable import UnreadableTables
 from exporters.terminal.versions import as_of as version_as_of
 from streaming.cluster_settings import each_cluster
 from streaming.contracts.health import DISKLESS, PARTITIONS

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from exporters.read_model.snapshot import ClusterSnapshot
+    from exporters.read_model.unreadable import UnreadableTables
     from exporters.terminal.output import RowOutput
-    from exporters.terminal.unreadable import UnreadableTables
     from streaming.delta.store.place import Place
 
     Row = dict[str, Any]

@@ -105,11 +105,6 @@ def micros_of(moment: dt.datetime) -> int:
     return (moment - _EPOCH) // dt.timedelta(microseconds=1)
 
 
-def day_of(micros: int) -> dt.date:
-    """Return the UTC day of a time: the value of the partition column ``date``."""
-    return (_EPOCH + dt.timedelta(microseconds=micros)).date()
-
-
 def span(seconds: float) -> str:
     """Format a duration in its two largest units.
 

@@ -15,8 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporters.terminal.event_filter import EventFilter
-from exporters.terminal.events import EventsTable, history, rows_of
+from exporters.read_model.event_filter import EventFilter
+from exporters.read_model.recorded_events import EventsTable, history, rows_of
 from exporters.terminal.time_parsing import Clock
 from exporters.terminal.versions import as_of, committed_at
 from streaming.contracts.events import Cause, EventKind

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from exporters.terminal.event_filter import EventFilter
-from exporters.terminal.events import COLUMNS, history
+from exporters.read_model.event_filter import EventFilter
+from exporters.read_model.recorded_events import COLUMNS, history
 from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
 from tests.plugins.played import SECOND, START

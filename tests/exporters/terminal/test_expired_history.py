@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
+from exporters.read_model.event_filter import EventFilter
 from exporters.read_model.reader import TablesReader
-from exporters.terminal.event_filter import EventFilter
-from exporters.terminal.events import history as events
+from exporters.read_model.recorded_events import history as events
 from exporters.terminal.state_as_of import state_as_of
 from exporters.terminal.time_parsing import Clock
 from exporters.terminal.versions import as_of, committed_at, oldest_known

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from deltalake import QueryBuilder
 
-from exporters.terminal.unreadable import INTOLERANT
+from exporters.read_model.unreadable import INTOLERANT
 from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
 from streaming.delta.changes.reader import ChangeReader, events_of, rows_between
 from streaming.delta.log.definitions import arrow_schema, check_layout
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from exporters.terminal.event_filter import EventFilter
-    from exporters.terminal.unreadable import UnreadableTables
+    from exporters.read_model.event_filter import EventFilter
+    from exporters.read_model.unreadable import UnreadableTables
     from streaming.delta.store.place import Place
 
 Row = dict[str, Any]

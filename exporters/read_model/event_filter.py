@@ -5,16 +5,20 @@ Knows column names and values. A property test compares both predicates on the s
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from exporters.read_model.events import brokers_of
-from exporters.terminal.time_parsing import day_of
 from streaming.name_patterns import expression_of, is_exclusion, patterns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LAST: Final = 253_402_300_799_000_000
+"""The last second that has a date of four digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +108,8 @@ def _is_one_of(column: str, values: tuple[str, ...] | tuple[int, ...]) -> str:
 def _bound(comparison: str, micros: int | None) -> tuple[str, ...]:
     if micros is None:
         return ()
-    return f"date {comparison} DATE '{day_of(micros)}'", f"occurred_not_after {comparison} {_timestamp(micros)}"
+    day = (_EPOCH + dt.timedelta(microseconds=min(max(micros, 0), _LAST))).date()  # the value of the partition column
+    return f"date {comparison} DATE '{day}'", f"occurred_not_after {comparison} {_timestamp(micros)}"
 
 
 def _timestamp(micros: int) -> str:
