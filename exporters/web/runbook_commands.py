@@ -46,15 +46,19 @@ def commands_for(section: str, platform: str, labels: Mapping[str, str]) -> list
     Args:
         section: the name of an alert, or a class of incidents; of an unknown one there is no block.
         platform: one of :data:`streaming.settings.PLATFORMS`; of any other one there are the blocks of every platform.
-        labels: the values of ``LABELS`` and ``CONFIGURED`` that are known, from anywhere. By default the resource of
-            Strimzi is called as the cluster.
+        labels: the values of ``LABELS`` and ``CONFIGURED`` that are known, from anywhere.
     """
     book = runbook()
     text = book.sections.get(book.shared.get(section, section))
     if text is None:
         return []
-    values = known_values({"resource": labels.get("cluster", ""), **labels}, (*LABELS, *CONFIGURED))
+    values = values_of_blocks(labels)
     return [block for each in (book.setup, text) for block in _blocks(each, platform, values)]
+
+
+def values_of_blocks(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that blocks are filled in with; by default the resource of Strimzi is called as the cluster."""
+    return known_values({"resource": labels.get("cluster", ""), **labels}, (*LABELS, *CONFIGURED))
 
 
 def for_platform(section: str, platform: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporters.web.runbook_commands import Installations, commands_for, for_platform
+from exporters.web.runbook_page import section_page
 from streaming.settings import PLATFORMS, ClusterSettings
 from tests.exporters.web.test_runbook import BOOK, HARMFUL, blocks
 
@@ -127,3 +128,13 @@ def test_the_resource_of_strimzi_is_called_as_the_cluster_unless_the_servers_say
     assert "K=prod\n" in commands_for("IsrwatchBlind", "strimzi", {"cluster": "prod"})[0].text
     assert "K=other\n" in commands_for("IsrwatchBlind", "strimzi", {"cluster": "prod", "resource": "other"})[0].text
     assert "K={resource}\n" in commands_for("IsrwatchBlind", "strimzi", {"cluster": "my prod"})[0].text
+
+
+def test_the_runbook_shows_a_cluster_what_its_platform_needs_and_is_filled_in_with_what_the_configuration_has() -> None:
+    servers = "prod-kafka-bootstrap.kafka.svc:9093"
+    known = Installations.of([ClusterSettings(name="eu prod", bootstrap_servers=servers, platform="strimzi")])
+    page = section_page(BOOK, "IsrwatchBrokerDown", {"cluster": "eu prod", "broker": "3"}, known)
+    assert "NS=kafka K=prod\n" in page
+    assert "systemctl" not in page
+    assert servers not in page.partition("<h2 id=setup>")[0]
+    assert "systemctl" in section_page(BOOK, "IsrwatchBrokerDown", {"cluster": "other", "broker": "3"}, known)
