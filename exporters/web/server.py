@@ -40,6 +40,7 @@ from exporters.web.negotiation import accepts_gzip, prefers_openmetrics
 from exporters.web.pages.page import PageSettings
 from exporters.web.pages.routes import PageRoutes
 from exporters.web.runbook import PATH
+from exporters.web.runbook_commands import Installations
 from exporters.web.runbook_page import runbook_list, runbook_section
 from streaming.runtime.listening import address_of, listen_all
 from streaming.runtime.memory import collect_seldom
@@ -89,6 +90,7 @@ class Endpoints:
             telemetry_path: the path of the metrics.
         """
         self.telemetry_path = telemetry_path
+        self.installations = Installations()  # what the configuration says of clusters
         self._refresher = refresher
         self._stale_after = stale_after_seconds
         self._clock = clock
@@ -195,7 +197,7 @@ class Endpoints:
 
 def application(endpoints: Endpoints) -> Starlette:
     """Assign the paths to the endpoints."""
-    return Starlette(
+    assigned = Starlette(
         routes=[
             *endpoints.pages.routes(),
             Route(endpoints.telemetry_path, endpoints.metrics),
@@ -210,6 +212,8 @@ def application(endpoints: Endpoints) -> Starlette:
         ],
         exception_handlers={HTTPException: refused, Exception: failed},
     )
+    assigned.state.installations = endpoints.installations
+    return assigned
 
 
 # The running exporter: sockets, a thread that refreshes from the tables, and the HTTP server.
@@ -221,10 +225,16 @@ SWITCH_SECONDS: Final = 0.0001
 would wait at each step for as long as this, by default 5 ms."""
 
 
-def serve(tables: Place, settings: Settings, opened: Sequence[socket.socket], protected: Protection) -> None:
+def serve(
+    tables: Place,
+    settings: Settings,
+    opened: Sequence[socket.socket],
+    protected: Protection,
+    installations: Installations,
+) -> None:
     """Serve until SIGTERM or SIGINT; a second SIGINT does not wait for responses."""
     reader = TablesReader(tables, reads_side_tables_apart=True)
-    server, refresher = _parts(reader, settings, opened, protected)
+    server, refresher = _parts(reader, settings, opened, protected, installations)
     if not settings.export.url:
         _LOG.info("%s", NO_LINKS)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -255,7 +265,7 @@ def serving(tables: Place, settings: ExportSettings, *, rest_after_error: float 
     address = address_of(opened[0])
     reader = TablesReader(tables, reads_side_tables_apart=True, rest_after_error=rest_after_error)
     protected = protection_of(settings.web_config_file)
-    server, refresher = _parts(reader, Settings(export=settings), opened, protected)
+    server, refresher = _parts(reader, Settings(export=settings), opened, protected, Installations(url=settings.url))
     refresher.start()
     try:
         with serving_http(server):
@@ -266,7 +276,11 @@ def serving(tables: Place, settings: ExportSettings, *, rest_after_error: float 
 
 
 def _parts(
-    reader: TablesReader, configured: Settings, opened: Sequence[socket.socket], protected: Protection
+    reader: TablesReader,
+    configured: Settings,
+    opened: Sequence[socket.socket],
+    protected: Protection,
+    installations: Installations,
 ) -> tuple[WebServer, Refresher]:
     settings, conditions = configured.export, ConditionSettings.of(configured.alerts)
     chosen = SeriesFilter(settings)
@@ -282,6 +296,7 @@ def _parts(
     endpoints = Endpoints(
         refresher, settings.stale_after, exposition=exposition, telemetry_path=settings.telemetry_path
     )
+    endpoints.installations = installations
     server = WebServer(application(endpoints), opened, protected)
     endpoints.http = server.counts
     exposition.give_way = ScrapePriority(server.counts)
