@@ -181,6 +181,24 @@ class ExportSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The exporter that commands ask instead of reading tables, and how they log in there.
+
+    ``url`` is its address; "" reads the tables. Without ``user`` the login is that of ``~/.netrc``, if it has one.
+    ``ca_file`` holds certificates of authorities, besides those of the machine; ``certificate_file`` and ``key_file``
+    are the client's own. ``timeout`` is of connecting, and of each wait for more of an answer.
+    """
+
+    url: str = ""
+    user: str = ""
+    password: str = ""
+    ca_file: Place = ""
+    certificate_file: Place = ""
+    key_file: Place = ""
+    timeout: Duration = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceSettings:
     """Planned work, as ``isrwatch maintenance`` announces it. No lease lasts longer than ``max_duration``."""
 
@@ -216,6 +234,7 @@ class Settings:
     tables: TablesSettings = field(default_factory=TablesSettings)
     job: JobSettings = field(default_factory=JobSettings)
     export: ExportSettings = field(default_factory=ExportSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
     alerts: AlertsSettings = field(default_factory=AlertsSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     advanced: AdvancedSettings = field(default_factory=AdvancedSettings)
@@ -330,8 +349,9 @@ def _checked(settings: Settings) -> Settings:
         ("export.groups", settings.export.groups),
     ):
         check_patterns(key, patterns)
-    if settings.export.url:
-        check_url("export.url", settings.export.url)
+    for key, url in (("export.url", settings.export.url), ("server.url", settings.server.url)):
+        if url:
+            check_url(key, url)
     _check_series(settings.export)
     check_alerts(settings.alerts)
     return settings
@@ -511,6 +531,15 @@ def storage_of(settings: Settings, environment: Mapping[str, str] = os.environ) 
     return {name: _filled(value, f"tables.storage {name}", environment) for name, value in options}
 
 
+def server_password(server: ServerSettings, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the password for the exporter that commands ask.
+
+    Raises:
+        ConfigurationError: a variable is not set, or a file cannot be read; no sentence holds a value.
+    """
+    return _filled(server.password, "server.password", environment)
+
+
 def written_secrets(settings: Settings) -> list[str]:
     """Return the keys whose secret stands in the configuration file itself."""
     return [
@@ -528,6 +557,7 @@ def _tables(settings: Settings) -> dict[str, dict[str, str]]:
         "collect.broker_metrics": settings.collect.broker_metrics,
         "collect.broker_metrics_client": settings.collect.broker_metrics_client,
         "tables.storage": settings.tables.storage,
+        "server": {"password": settings.server.password} if settings.server.password else {},
         "bus.kafka.client": settings.bus.kafka.client,
     }
 

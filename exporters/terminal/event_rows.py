@@ -21,9 +21,9 @@ from exporters.terminal.event_view import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from exporters.read_model.times import Clock
     from exporters.terminal.output import Row, RowFormat
     from exporters.terminal.table_layout import Field
-    from exporters.terminal.time_parsing import Clock
 
     Read = Callable[[int | None], Iterable[Row]]
 

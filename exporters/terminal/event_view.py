@@ -12,9 +12,9 @@ from exporters.terminal.table_layout import WORDS, Field
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from exporters.read_model.times import Clock
     from exporters.terminal.event_groups import EventGroup
     from exporters.terminal.output import Row
-    from exporters.terminal.time_parsing import Clock
 
 
 MOMENT_COLUMNS: Final = (
