@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from exporters.answers.event_groups import by_moment
 from exporters.read_model.recorded_events import COLUMNS
-from exporters.terminal.event_groups import by_moment
 from exporters.terminal.event_view import (
     MOMENT_COLUMNS,
     as_event,
