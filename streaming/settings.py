@@ -35,6 +35,8 @@ EXPORT_FAMILIES: Final = (
     *("reconciliation", "kafka_exporter"),
 )
 """The families of metrics that an exporter may leave out."""
+PLATFORMS: Final = ("bare metal", "strimzi", "msk", "confluent cloud", "aiven")
+"""What a cluster may run on: commands to copy differ by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +56,12 @@ class ClusterSettings:
     """The Kafka cluster to monitor.
 
     ``client`` holds properties, as librdkafka spells them (security.protocol, sasl.username, ssl.ca.location, ...).
+    ``platform`` is one of ``PLATFORMS``, or "" for unknown.
     """
 
     name: str = "kafka"
     bootstrap_servers: str = ""
+    platform: str = ""
     client: dict[str, str] = field(default_factory=dict)
     controllers: ControllersSettings = field(default_factory=ControllersSettings)
 
@@ -316,6 +320,10 @@ def _checked(settings: Settings) -> Settings:
     sources, chosen = ("auto", "metadata_log", "poll"), settings.collect.primary_source
     if chosen not in sources:
         raise ConfigurationError(f"collect.primary_source is {chosen!r}; use one of {', '.join(sources)}")
+    if settings.cluster.platform not in ("", *PLATFORMS):
+        raise ConfigurationError(
+            f"cluster.platform is {settings.cluster.platform!r}; use one of {', '.join(PLATFORMS)}"
+        )
     for key, seconds in durations_of(settings):
         check_duration(key, seconds)
     for key, number, least in (

@@ -1,4 +1,4 @@
-"""Recorded events as an answer: the newest ones, those before one that was shown, or those that were committed since."""
+"""Recorded events as an answer: the newest, those before one that was shown, or those that were committed since."""
 
 from __future__ import annotations
 

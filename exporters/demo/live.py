@@ -11,7 +11,8 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from exporters.answers.event_words import by_moment, clock
+from exporters.answers.event_groups import by_moment
+from exporters.answers.event_text import clock
 from exporters.demo.risk import RiskHistory
 from exporters.demo.view import incident_sentence, open_incidents, view
 from exporters.read_model.snapshot import SECOND, is_recovered

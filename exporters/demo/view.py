@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Group
 from rich.text import Text
 
-from exporters.answers.event_words import by_moment, clock
+from exporters.answers.event_groups import by_moment
+from exporters.answers.event_text import clock
 from exporters.demo.risk import AT_RISK, counted
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.incident_ids import shown_id

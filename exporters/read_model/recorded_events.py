@@ -76,7 +76,7 @@ class EventsTable:
                 yield from rows_of(pa.Table.from_batches([batch]))
 
 
-def history(
+def history(  # noqa: PLR0913 - each optional one selects in another way
     tables: Place,
     selection: EventFilter,
     unreadable: UnreadableTables = INTOLERANT,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from exporters.answers.event_words import as_event, style_of, subject, what, why
+from exporters.answers.event_text import as_event, style_of, subject, what, why
 from exporters.terminal.output import RowFormat
 from exporters.terminal.table_layout import WORDS, Field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from exporters.answers.event_words import EventGroup
+    from exporters.answers.event_groups import EventGroup
     from exporters.read_model.times import Clock
     from exporters.terminal.output import Row
 

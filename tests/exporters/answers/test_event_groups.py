@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from exporters.answers.event_words import by_moment
+from exporters.answers.event_groups import by_moment
 from exporters.read_model.snapshot import EventRow
 from tests.exporters.event_rows import NOW, event_row
 
