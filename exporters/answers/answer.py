@@ -96,9 +96,9 @@ class Answer:
     unreadable: dict[str, str] = field(default_factory=dict)
     version: int | None = None
 
-    def to_json(self) -> str:
-        """Return the answer as one line of JSON, from which :meth:`from_json` makes an equal one."""
-        document = {
+    def document(self) -> dict[str, Any]:
+        """Return the values for JSON."""
+        return {
             "columns": self.columns,
             "rows": self.rows,
             "sentences": [each._asdict() for each in self.sentences],
@@ -108,7 +108,10 @@ class Answer:
             "unreadable": self.unreadable,
             "version": self.version,
         }
-        return json_text(document, allow_nan=False)
+
+    def to_json(self) -> str:
+        """Return the answer as one line of JSON, from which :meth:`from_json` makes an equal one."""
+        return json_text(self.document(), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Answer:
@@ -117,8 +120,16 @@ class Answer:
         Raises:
             ValueError: the text is no answer.
         """
+        return cls.of_document(json.loads(text))
+
+    @classmethod
+    def of_document(cls, read: Mapping[str, Any]) -> Answer:
+        """Return the answer of a document of :meth:`document`, whatever else it holds.
+
+        Raises:
+            ValueError: it is none.
+        """
         try:
-            read = json.loads(text)
             return cls(
                 columns=tuple(read["columns"]),
                 rows=[dict(row) for row in read["rows"]],
