@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from exporters.read_model.recorded_events import COLUMNS
 from exporters.terminal.event_groups import by_moment
 from exporters.terminal.event_view import (
     MOMENT_COLUMNS,
@@ -16,7 +17,6 @@ from exporters.terminal.event_view import (
     moment_style,
     row_of,
 )
-from exporters.terminal.events import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from exporters.terminal.events import EventsTable, Row, merged, rows_of
+from exporters.read_model.recorded_events import EventsTable, Row, merged, rows_of
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader, ChangesRestarted, events_of
 

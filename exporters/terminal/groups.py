@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.read_model.event_filter import matches_topic
 from exporters.read_model.group_sums import GroupTrouble, summed, troubles
+from exporters.read_model.incident_archive import groups_beyond as beyond
 from exporters.read_model.times import SECOND
 from exporters.terminal.sample_rows import samples_of
-from streaming.contracts.events import IncidentClass
 from streaming.contracts.group_readers import GroupOffsetsRow
 from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
 
@@ -55,13 +55,8 @@ def group_rows(folder: Place, topics: tuple[str, ...], clock: Clock) -> Iterator
 
 def groups_beyond(folder: Place, incident: Mapping[str, Any], now: int) -> list[str]:
     """Return which groups stand beyond the end now where an unclean election lost records."""
-    if incident["incident_class"] != IncidentClass.UNCLEAN_ELECTION:
-        return []
-    return [
-        f"{row['group']} stands {row['beyond']:,} beyond the end of {row['topic']}-{row['partition']}"
-        for row in samples_of(folder, GROUP_OFFSETS, now)
-        if row["beyond"] and row["cluster_id"] == incident["cluster_id"] and row["topic"] in (incident["topics"] or ())
-    ]
+    offsets = samples_of(folder, GROUP_OFFSETS, now)
+    return beyond(incident, (row for row in offsets if row["cluster_id"] == incident["cluster_id"]))
 
 
 def _sentence(troubled: TroubledPartitions, clock: Clock) -> str:

@@ -9,27 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from exporters.read_model.events import INCIDENT_COLUMNS
+from exporters.read_model.incident_archive import IncidentArchive, is_of, read_names
 from exporters.read_model.incident_ids import shown_id
+from exporters.read_model.recorded_events import COLUMNS
 from exporters.read_model.times import SECOND, Clock, span
 from exporters.read_model.unreadable import UnreadableTables
 from exporters.terminal.event_view import event_fields, event_style
-from exporters.terminal.events import COLUMNS
 from exporters.terminal.groups import groups_beyond
-from exporters.terminal.incidents import (
-    all_events,
-    closed,
-    evidence,
-    explained_by,
-    incident_fields,
-    incident_style,
-    is_of,
-    last_observed,
-    merged_into,
-    one_of,
-    read_incidents,
-    read_names,
-    suspects,
-)
+from exporters.terminal.incidents import all_events, closed, incident_fields, incident_style, last_observed, suspects
 from exporters.terminal.options import ClusterOption, ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
 from exporters.terminal.polled import said_of_evidence
@@ -78,29 +65,28 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     output = output_of(row_format, Clock(time.time_ns() // 1_000, local))
     folder = folder_of(tables, config_file)
     changed_since = None if since is None else output.clock.read(since)
-    rows, unreadable = read_incidents(folder), UnreadableTables()
+    unreadable = UnreadableTables()
     with until_closed():
         observed = last_observed(folder, unreadable)
         names = read_names(folder, unreadable)
+        archive = IncidentArchive(folder, lambda: names)
         of_cluster = partial(is_of, patterns_of(*(cluster or ())), names)
         if incident is not None:
-            selected = one_of(rows, incident, names)
+            selected = archive.of_id(incident)
             _say_stale(output, [row for row in observed if row["cluster_id"] == selected["cluster_id"]], config_file)
-            events = evidence(folder, selected, unreadable)
+            events = archive.evidence(selected, unreadable)
             groups = list[str]()
             with unreadable.collected():
                 groups = groups_beyond(folder, selected, output.clock.now)
-            related = _Related(explained_by(selected, rows), merged_into(selected, rows), groups)
+            related = _Related(archive.explained_by(selected), archive.parts(selected), groups)
             _explain(output, selected, events, related)
             unreadable.raise_if_any()
             return
         _say_stale(output, filter(of_cluster, observed), config_file)
         matching = [
             row
-            for row in rows
-            if row["merged_into"] is None
-            and (not kinds or row["incident_class"] in kinds)
-            and of_cluster(row)
+            for row in archive.all(tuple(cluster or ()))
+            if (not kinds or row["incident_class"] in kinds)
             and (changed_since is None or row["closed_at"] is None or row["updated_at"] >= changed_since)
         ]
         shown = [row for row in matching if everything or changed_since is not None or row["closed_at"] is None]

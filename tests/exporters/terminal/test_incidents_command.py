@@ -15,7 +15,7 @@ import pytest
 from deltalake import write_deltalake
 from typer.testing import CliRunner
 
-from exporters.terminal.incidents import merged_into, one_of
+from exporters.read_model.incident_archive import merged_into, one_of
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.commands import app
