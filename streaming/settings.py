@@ -35,6 +35,8 @@ EXPORT_FAMILIES: Final = (
     *("reconciliation", "kafka_exporter"),
 )
 """The families of metrics that an exporter may leave out."""
+PLATFORMS: Final = ("bare metal", "strimzi", "msk", "confluent cloud", "aiven")
+"""What a cluster may run on: commands to copy differ by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +56,12 @@ class ClusterSettings:
     """The Kafka cluster to monitor.
 
     ``client`` holds properties, as librdkafka spells them (security.protocol, sasl.username, ssl.ca.location, ...).
+    ``platform`` is one of ``PLATFORMS``, or "" for unknown.
     """
 
     name: str = "kafka"
     bootstrap_servers: str = ""
+    platform: str = ""
     client: dict[str, str] = field(default_factory=dict)
     controllers: ControllersSettings = field(default_factory=ControllersSettings)
 
@@ -177,6 +181,24 @@ class ExportSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The exporter that commands ask instead of reading tables, and how they log in there.
+
+    ``url`` is its address; "" reads the tables. Without ``user`` the login is that of ``~/.netrc``, if it has one.
+    ``ca_file`` holds certificates of authorities, besides those of the machine; ``certificate_file`` and ``key_file``
+    are the client's own. ``timeout`` is of connecting, and of each wait for more of an answer.
+    """
+
+    url: str = ""
+    user: str = ""
+    password: str = ""
+    ca_file: Place = ""
+    certificate_file: Place = ""
+    key_file: Place = ""
+    timeout: Duration = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceSettings:
     """Planned work, as ``isrwatch maintenance`` announces it. No lease lasts longer than ``max_duration``."""
 
@@ -212,6 +234,7 @@ class Settings:
     tables: TablesSettings = field(default_factory=TablesSettings)
     job: JobSettings = field(default_factory=JobSettings)
     export: ExportSettings = field(default_factory=ExportSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
     alerts: AlertsSettings = field(default_factory=AlertsSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     advanced: AdvancedSettings = field(default_factory=AdvancedSettings)
@@ -297,6 +320,10 @@ def _checked(settings: Settings) -> Settings:
     sources, chosen = ("auto", "metadata_log", "poll"), settings.collect.primary_source
     if chosen not in sources:
         raise ConfigurationError(f"collect.primary_source is {chosen!r}; use one of {', '.join(sources)}")
+    if settings.cluster.platform not in ("", *PLATFORMS):
+        raise ConfigurationError(
+            f"cluster.platform is {settings.cluster.platform!r}; use one of {', '.join(PLATFORMS)}"
+        )
     for key, seconds in durations_of(settings):
         check_duration(key, seconds)
     for key, number, least in (
@@ -322,8 +349,9 @@ def _checked(settings: Settings) -> Settings:
         ("export.groups", settings.export.groups),
     ):
         check_patterns(key, patterns)
-    if settings.export.url:
-        check_url("export.url", settings.export.url)
+    for key, url in (("export.url", settings.export.url), ("server.url", settings.server.url)):
+        if url:
+            check_url(key, url)
     _check_series(settings.export)
     check_alerts(settings.alerts)
     return settings
@@ -503,6 +531,15 @@ def storage_of(settings: Settings, environment: Mapping[str, str] = os.environ) 
     return {name: _filled(value, f"tables.storage {name}", environment) for name, value in options}
 
 
+def server_password(server: ServerSettings, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the password for the exporter that commands ask.
+
+    Raises:
+        ConfigurationError: a variable is not set, or a file cannot be read; no sentence holds a value.
+    """
+    return _filled(server.password, "server.password", environment)
+
+
 def written_secrets(settings: Settings) -> list[str]:
     """Return the keys whose secret stands in the configuration file itself."""
     return [
@@ -520,6 +557,7 @@ def _tables(settings: Settings) -> dict[str, dict[str, str]]:
         "collect.broker_metrics": settings.collect.broker_metrics,
         "collect.broker_metrics_client": settings.collect.broker_metrics_client,
         "tables.storage": settings.tables.storage,
+        "server": {"password": settings.server.password} if settings.server.password else {},
         "bus.kafka.client": settings.bus.kafka.client,
     }
 

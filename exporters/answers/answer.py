@@ -84,6 +84,7 @@ class Answer:
         now: UTC microseconds by the clock of who answered.
         as_of: the moment of the past; None is the present.
         unreadable: why a table could not be read, by its name; what it would add is missing.
+        version: of the changes up to which it is complete; None where that does not matter.
     """
 
     columns: tuple[str, ...]
@@ -93,6 +94,7 @@ class Answer:
     now: int
     as_of: AsOf | None = None
     unreadable: dict[str, str] = field(default_factory=dict)
+    version: int | None = None
 
     def to_json(self) -> str:
         """Return the answer as one line of JSON, from which :meth:`from_json` makes an equal one."""
@@ -104,6 +106,7 @@ class Answer:
             "now": self.now,
             "as_of": None if self.as_of is None else self.as_of._asdict(),
             "unreadable": self.unreadable,
+            "version": self.version,
         }
         return json_text(document, allow_nan=False)
 
@@ -124,6 +127,7 @@ class Answer:
                 now=int(read["now"]),
                 as_of=None if read["as_of"] is None else AsOf(**read["as_of"]),
                 unreadable=dict(read["unreadable"]),
+                version=read["version"],
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not an answer: {error!r}") from error

@@ -4,8 +4,8 @@ A name of a cluster, a topic or a group may hold anything, so each is one percen
 parameter: :func:`target_of` reads the path as it was sent, where an encoded ``/`` is no separator. A segment that
 browsers would remove or resolve (empty, ``.`` and ``..``, encoded or not) is marked with ``~``.
 
-Paths begin with ``/``; what is shown on a page is made relative to it (:func:`relative`), so that pages also work behind
-a proxy with a path of its own.
+Paths begin with ``/``; what is shown on a page is made relative to it (:func:`relative`), so that pages also work
+behind a proxy with a path of its own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from __future__ import annotations
 import datetime as dt
 import re
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, unquote, urlencode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 FLEET: Final = "/"
 INCIDENTS: Final = "/incidents"
@@ -97,6 +100,12 @@ def incident_markdown(any_id: str) -> str:
     return _path(INCIDENTS, any_id) + MARKDOWN
 
 
+def moved(path: str, query: Iterable[tuple[str, str]], at: int | None) -> str:
+    """Return the path of a page with its own parameters, at another moment; None is now."""
+    given = [*query, *([] if at is None else [("at", moment_text(at))])]
+    return path + (f"?{urlencode(given, safe=':', errors='surrogatepass')}" if given else "")
+
+
 def moment_text(at: int) -> str:
     """Return a moment, UTC microseconds, as ``?at=`` has it.
 
@@ -118,22 +127,30 @@ def relative(path: str, page: str) -> str:
 
 def target_of(raw_path: str) -> Target | None:
     """Return what a path, as it was sent and without its query, leads to; None if it is no page."""
-    if raw_path == FLEET:
-        return Target(PageKind.FLEET)
-    match raw_path.split("/")[1:]:
+    segments = raw_path.split("/")[1:]
+    match segments:
+        case [""]:
+            return Target(PageKind.FLEET)
         case ["incidents"]:
             return Target(PageKind.INCIDENTS)
         case ["incidents", segment]:
             is_markdown = segment.endswith(MARKDOWN)
             kind = PageKind.INCIDENT_MARKDOWN if is_markdown else PageKind.INCIDENT
             return _target(kind, _MARK, segment.removesuffix(MARKDOWN) if is_markdown else segment)
-        case ["clusters", name]:
+        case ["clusters", *names]:
+            return _of_cluster(names)
+    return None
+
+
+def _of_cluster(segments: list[str]) -> Target | None:
+    match segments:
+        case [name]:
             return _target(PageKind.CLUSTER, name)
-        case ["clusters", name, "groups"]:
+        case [name, "groups"]:
             return _target(PageKind.GROUPS, name)
-        case ["clusters", name, "topics", topic_name]:
+        case [name, "topics", topic_name]:
             return _target(PageKind.TOPIC, name, topic_name)
-        case ["clusters", name, "brokers", number] if _BROKER.fullmatch(number):
+        case [name, "brokers", number] if _BROKER.fullmatch(number):
             return _target(PageKind.BROKER, name, number)
     return None
 
@@ -159,7 +176,4 @@ def _read(segment: str) -> str:
 
 
 def _query(at: int | None, **more: str | None) -> str:
-    given = {name: value for name, value in more.items() if value is not None}
-    moment = {} if at is None else {"at": moment_text(at)}
-    query = urlencode({**given, **moment}, safe=":", errors="surrogatepass")
-    return f"?{query}" if query else ""
+    return moved("", [(name, value) for name, value in more.items() if value is not None], at)

@@ -236,12 +236,12 @@ SECURITY_HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "deny",
     "Content-Security-Policy": (
-        f"default-src 'none'; style-src '{STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; style-src '{STYLE_HASH}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""No response has a script, loads anything, may be framed or is worth keeping."""
+"""No response has a script, loads anything, may be framed or is worth keeping; forms lead back to the program."""
 
 
 PART_BYTES: Final = 256 * 1024

@@ -78,7 +78,8 @@ def test_a_link_leads_below_the_proxy_from_any_page(cluster: str, name: str) -> 
 
 @pytest.mark.parametrize("path", [
     "", "/clusters", "/clusters/", "/clusters/a/metrics", "/clusters/a/b", "/clusters/a/brokers/x", "/incidents/",
-    "/clusters/a/brokers/", "/clusters/%ff", "/incidents/.md", "/incidents/a/b", "/metrics", "//", "/clusters/a/topics/b/c",
+    "/clusters/a/brokers/", "/clusters/%ff", "/incidents/.md", "/incidents/a/b", "/metrics", "//",
+    "/clusters/a/topics/b/c",
 ])  # fmt: skip
 def test_other_paths_are_no_pages(path: str) -> None:
     assert target_of(path) is None
