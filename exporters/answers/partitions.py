@@ -99,8 +99,10 @@ CLUSTERS: Final = Subject(
     filters=(),
     columns=tuple(
         dict.fromkeys(
-            (*FRESHNESS, *ClusterState._fields, "brokers", "fenced_brokers", "open_incidents", *COUNTS)
-            + ClusterTotals._fields
+            (
+                *(*FRESHNESS, *ClusterState._fields, "brokers", "fenced_brokers", "open_incidents"),
+                *(*COUNTS, *ClusterTotals._fields),
+            )
         )
     ),
     rows=cluster_rows,
@@ -211,7 +213,7 @@ def _counted_until(cluster: ClusterSnapshot, now: int | None) -> int | None:
     return cluster.watermark if cluster.watermark is None or age is None else cluster.watermark + round(age * SECOND)
 
 
-def missing_brokers(row: Row) -> list[int]:
+def missing_brokers(row: Mapping[str, Any]) -> list[int]:
     """List the assigned brokers that are not in the ISR, if that means anything."""
     return [] if row["is_diskless"] else [broker for broker in row["replicas"] if broker not in row["isr"]]
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _STYLES: Final = {Tone.PLAIN: "", Tone.NOTE: "dim", Tone.WARNING: "yellow", Tone.CRITICAL: "bold red"}
 
 
-def output_for(console: Terminal, row_format: RowFormat, answer: Answer, *, local: bool) -> RowOutput:
+def output_for(console: Terminal, chosen: RowFormat | None, answer: Answer, *, local: bool) -> RowOutput:
     """Return an output with the clock of who answered."""
-    return RowOutput(console, row_format, Clock(answer.now, local))
+    return RowOutput(console, chosen or RowFormat.TABLE, Clock(answer.now, local))
 
 
 def print_answer(output: RowOutput, subject: str, answer: Answer, *, also: Answer | None = None) -> None:
@@ -103,5 +103,3 @@ def raise_unreadable(*answers: Answer) -> None:
     sentences = dict.fromkeys(why for answer in answers for why in answer.unreadable.values())
     if sentences:
         raise TableUnreadable("; ".join(sentences))
-
-

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from exporters.answers.brokers import announced_work
 from exporters.answers.groups import NAMELESS, is_in_trouble
 from exporters.answers.partitions import missing_brokers, name_of
+from exporters.read_model.times import span
 from exporters.terminal.output import UNKNOWN
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
-from exporters.read_model.times import span
 from streaming.contracts.health import AT_MIN_ISR, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
 from streaming.contracts.identifiers import UNSEEN_LEADER
 
@@ -197,12 +197,18 @@ def _lasting(seconds: float | None) -> str:
 # Brokers.
 
 _SELDOM: Final = ("under_min_isr_partitions", "offline_partitions", "unknown_min_isr_partitions", "missed_changes")
+_RANKED: Final = ("restart_order", "suspect_score")
 _LOSSES: Final = {"would_go_offline": "offline", "would_go_under_min_isr": "under min ISR"}
 
 
 def _brokers(rows: Rows, clock: Clock) -> tuple[Field, ...]:
+    """Return the columns of brokers; those that are empty of every broker only ``-o wide`` has."""
+
     def work(row: Row) -> str:
         return announced_work(dict(row), clock.now)
+
+    def is_empty(name: str) -> bool:
+        return not any(row[name] for row in rows)
 
     rejoins = (
         Field("to rejoin", text("replicas_to_rejoin"), is_number=True),
@@ -210,7 +216,6 @@ def _brokers(rows: Rows, clock: Clock) -> tuple[Field, ...]:
             "caught up in", lambda row: text("rejoin_seconds")(row) if row["replicas_to_rejoin"] else "", is_number=True
         ),
     )
-    ranked = ("restart_order", "suspect_score")
     return (
         Field("broker", text("broker"), is_number=True),
         column("broker_state", "state"),
@@ -218,34 +223,14 @@ def _brokers(rows: Rows, clock: Clock) -> tuple[Field, ...]:
         *(rejoins if any(row["replicas_to_rejoin"] for row in rows) else ()),
         Field("leads", text("led_partitions"), is_number=True),
         Field("in sync", lambda row: f"{row['in_sync_partitions']:,} of {row['hosted_partitions']:,}", is_number=True),
-        *_if_any(rows, _SELDOM),
-        *_if_any(rows, ("is_safe_to_stop",), "safe to stop", is_number=False, counts_false=True),
+        *(each for name in _SELDOM for each in numbers(name, is_wide=is_empty(name))),
+        column("is_safe_to_stop", "safe to stop", is_wide=all(row["is_safe_to_stop"] is None for row in rows)),
         Field("a stop costs", _costs, wraps=WORDS, below=1, is_wide=not any(map(_costs, rows))),
-        *_if_any(rows, ranked, below=2),
+        *(each for name in _RANKED for each in numbers(name, below=2, is_wide=is_empty(name))),
         column("rack", is_wide=True),
         Field("address", _address, is_wide=True),
         *numbers("broker_epoch", "logs_to_recover", "rejoin_lag", is_wide=True),
         Field("response", lambda row: _milliseconds(row["response_micros"], 1e6), is_number=True, is_wide=True),
-    )
-
-
-def _if_any(
-    rows: Rows,
-    names: Iterable[str],
-    title: str | None = None,
-    *,
-    below: int = 0,
-    is_number: bool = True,
-    counts_false: bool = False,
-) -> tuple[Field, ...]:
-    """Return columns that a table has only if one of the rows has something there; ``-o wide`` always."""
-
-    def is_empty(name: str) -> bool:
-        return not any(row[name] is not None if counts_false else row[name] for row in rows)
-
-    return tuple(
-        Field(title or _title(name), text(name), is_number=is_number, below=below, is_wide=is_empty(name))
-        for name in names
     )
 
 

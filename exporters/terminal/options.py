@@ -52,7 +52,7 @@ TopicOption = Annotated[
     ),
 ]
 OutputOption = Annotated[
-    RowFormat, typer.Option("--output", "-o", help="Output format; wide: more columns; json: one document with all.")
+    RowFormat | None, typer.Option("--output", "-o", help="Output format; wide: more columns; json: one document.")
 ]
 WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")]
 ServerOption = Annotated[

@@ -58,7 +58,7 @@ class RowOutput:
     clock: Clock
     is_stream: bool = False
 
-    def print(
+    def print(  # noqa: PLR0913 - what an output needs
         self,
         rows: Iterable[Row],
         fields: Iterable[Field],
@@ -113,7 +113,7 @@ class RowOutput:
             self.console.document(values)
             return
         keys = [f"{json_text(key)}: {json_text(machine(value, key, self.clock))}, " for key, value in beside.items()]
-        self.console.document(chain([f"{{{''.join(keys)}\"rows\": ["], _separated(values), ["]}"]))
+        self.console.document(chain([f'{{{"".join(keys)}"rows": ['], _separated(values), ["]}"]))
 
     def _csv(self, rows: Iterable[Row], columns: tuple[str, ...], *, heading: bool) -> None:
         cells = ([_cell(machine(row.get(name), name, self.clock)) for name in columns] for row in rows)
@@ -154,9 +154,11 @@ def _separated(lines: Iterable[str]) -> Iterator[str]:
         yield before
 
 
-def output_of(chosen: RowFormat | None, clock: Clock) -> RowOutput:
-    """Open stdout in the chosen format; by default as a table."""
-    return RowOutput(Terminal(), chosen or RowFormat.TABLE, clock)
+def output_of(chosen: RowFormat | None, clock: Clock, *, streams_in_pipe: bool = False) -> RowOutput:
+    """Open stdout in the chosen format; by default as a table, in a pipe as lines if that is given."""
+    console = Terminal()
+    is_stream = streams_in_pipe and chosen is None and not console.is_terminal
+    return RowOutput(console, chosen or RowFormat.TABLE, clock, is_stream)
 
 
 @contextmanager

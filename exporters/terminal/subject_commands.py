@@ -87,13 +87,13 @@ class Source:
         return SUBJECTS[subject].answer(tables, question)
 
 
-def state(
+def state(  # noqa: PLR0913 - one parameter per option
     *,
     everything: Annotated[bool, typer.Option("--all", help="Include what is healthy.")] = False,
     cluster: ClusterOption = None,
     as_of: AsOfOption = None,
     watch: WatchOption = False,
-    row_format: OutputOption = RowFormat.TABLE,
+    row_format: OutputOption = None,
     local: LocalOption = False,
     server: ServerOption = None,
     tables: TablesOption = None,
@@ -162,7 +162,7 @@ def command_of(subject: Subject) -> Callable[..., None]:
     own, *others = subject.filters
     everything = Annotated[bool, typer.Option("--all", help="Include what is healthy.")]
     annotated: dict[str, Any] = {
-        own.name: Annotated[list[str] | None, typer.Argument(metavar="PATTERN...", help=own.help, callback=checked)],
+        own.name: Annotated[list[str] | None, typer.Argument(metavar="PATTERN", help=own.help, callback=checked)],
         **{each.name: _option(each) for each in others},
         **({"everything": everything} if subject.name in _WITH_HEALTHY else {}),
         "cluster": ClusterOption,
@@ -174,7 +174,7 @@ def command_of(subject: Subject) -> Callable[..., None]:
         "tables": TablesOption,
         "config_file": ConfigOption,
     }
-    defaults = {"everything": False, "watch": False, "local": False, "row_format": RowFormat.TABLE}
+    defaults = {"everything": False, "watch": False, "local": False}
 
     def command(**given: Any) -> None:  # noqa: ANN401 - by the signature below
         _answered(subject, given)

@@ -1,6 +1,6 @@
 """Columns of a table for people, and which of them have room. Nothing is cut: what does not fit is named, not shown.
 
-On a terminal rich lays the table out, and breaks columns of words; in a pipe, which has no width, every row is one line.
+On a terminal rich lays out what is too wide, and breaks columns of words; in a pipe every row is one line.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def table_of(columns: Sequence[Column], styles: Sequence[str]) -> Table:
 def plain_lines(columns: Sequence[Column], count: int) -> Iterator[str]:
     """Yield a line per row, after that of the headings; nothing where there is no row."""
     widths = [column.widest for column in columns]
-    for index in range(-1, count if count else -1):
+    for index in range(-1, count or -1):
         texts = (column.field.title if index < 0 else column.texts[index] for column in columns)
         padded = (
             " " * (size - cell_len(text)) + text if column.field.is_number else text + " " * (size - cell_len(text))
