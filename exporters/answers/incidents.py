@@ -11,8 +11,8 @@ from exporters.answers.event_text import as_event
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_archive import IncidentArchive, groups_beyond, read_names
 from exporters.read_model.incident_ids import shown_id
+from exporters.read_model.moments import SECOND, Clock, span
 from exporters.read_model.snapshot import is_recovered
-from exporters.read_model.times import SECOND, Clock, span
 from exporters.read_model.unreadable import UnreadableTables
 from streaming.contracts.events import IncidentClass
 from streaming.contracts.sample_tables import GROUP_OFFSETS

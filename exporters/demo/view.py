@@ -14,8 +14,8 @@ from exporters.demo.cluster_view import brokers_of, heading, totals
 from exporters.demo.risk import AT_RISK, counted
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.incident_ids import shown_id
+from exporters.read_model.moments import Clock
 from exporters.read_model.snapshot import is_recovered
-from exporters.read_model.times import Clock
 from exporters.terminal.table_layout import WORDS, Field, columns_of, table_of
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ import typer
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_archive import IncidentArchive, groups_beyond, is_of, read_names
 from exporters.read_model.incident_ids import shown_id
+from exporters.read_model.moments import SECOND, Clock, span
 from exporters.read_model.recorded_events import COLUMNS
-from exporters.read_model.times import SECOND, Clock, span
 from exporters.read_model.unreadable import UnreadableTables
 from exporters.terminal.event_view import event_fields, event_style
 from exporters.terminal.incidents import all_events, closed, incident_fields, incident_style, last_observed, suspects
 from exporters.terminal.options import ClusterOption, ConfigOption, LocalOption, OutputOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
-from exporters.terminal.polled import said_of_evidence
+from exporters.answers.incidents import said_of_evidence
 from streaming.contracts.events import IncidentClass
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.log.queries import open_ours, select, where_in
