@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from exporters.metrics.sample_ages import oldest_ages
+from exporters.read_model.past import state_as_of
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
-from exporters.read_model.state_as_of import state_as_of
 from exporters.read_model.times import Clock, span
 from exporters.read_model.unreadable import UnreadableTables
 from exporters.read_model.versions import as_of as version_as_of
@@ -133,7 +133,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     folder = folder_of(tables, config_file)
     version = None if as_of is None else version_as_of(folder, as_of, output.clock)
     unreadable = UnreadableTables()
-    snapshot = _present(folder, unreadable) if version is None else state_as_of(folder, version, unreadable)
+    snapshot = _present(folder, unreadable) if version is None else state_as_of(folder, version, unreadable.add)
     stale_after, ages, polls = _configured(config_file)
     then = now if version is None else snapshot.read_at
     rows = [(each, cluster_row(each, then, stale_after)) for each in _selected(snapshot, cluster, topic)]
