@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from exporters.read_model.incident_archive import IncidentArchive
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 _FOLDER: Final = Path(__file__).with_name("templates")
 _DAY: Final = 86_400
 
@@ -47,6 +47,7 @@ class Level(StrEnum):
     WARNING = "warning"
     UNKNOWN = "unknown"
     PLANNED = "planned"
+    INFO = "info"
     HEALTHY = "healthy"
 
     @property
@@ -66,12 +67,13 @@ _SIGNS: Final = {
     Level.WARNING: "\u25b2",
     Level.UNKNOWN: "?",
     Level.PLANNED: "\u25c6",
+    Level.INFO: "\u25cb",
     Level.HEALTHY: "\u2714",
 }
 OF_SEVERITY: Final[Mapping[str, Level]] = {
     Severity.CRITICAL: Level.CRITICAL,
     Severity.WARNING: Level.WARNING,
-    Severity.INFO: Level.PLANNED,
+    Severity.INFO: Level.INFO,
 }
 OF_HEALTH: Final[Mapping[str, Level]] = {
     HealthSeverity.CRITICAL: Level.CRITICAL,
@@ -323,7 +325,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    filters = (_here, _ago, _lines, _whole, utc, lasting, count, words_of)
+    filters = (_here, _ago, _lines, _whole, utc, lasting, count, words_of, named)
     made.filters |= {each.__name__.removeprefix("_"): each for each in filters}
     made.globals |= {"style": Markup(STYLE)}  # noqa: S704 - our own style
     return made
@@ -390,14 +392,19 @@ def count(number: int | None, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else several}"
 
 
+def named(name: str) -> str:
+    """Return a name as people see it; an empty one is visible."""
+    return name or '""'
+
+
 def words_of(name: str) -> str:
     """Write the name of a condition, a class or a cause as words."""
     return name.replace("_", " ")
 
 
-def _whole(text: str) -> Markup:
-    """Return a text as the value of an attribute, as it is."""
-    return escape(text)
+def _whole(value: str | float) -> Markup:
+    """Return a text or a number as the value of an attribute, as it is."""
+    return escape(value)
 
 
 def _lines(text: str) -> Markup:

@@ -15,8 +15,13 @@ from starlette.routing import Match, Route
 
 from exporters.answers.links import PageKind, Target, relative, target_of
 from exporters.read_model.snapshot import NO_TABLE
+from exporters.web.pages.broker import broker_page
+from exporters.web.pages.cluster import cluster_page
 from exporters.web.pages.fleet import fleet_page
+from exporters.web.pages.group import groups_page
+from exporters.web.pages.incidents import incidents_page
 from exporters.web.pages.page import Inputs, Page, PageMoved, PageRefused, PageSettings, refusal, rendered
+from exporters.web.pages.topic import topic_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -42,7 +47,12 @@ PATTERNS: Final = {
 _AT: Final = "at"
 _LOG: Final = logging.getLogger(__name__)
 PAGES: Final[Mapping[PageKind, Callable[[Inputs, Target], Page]]] = {
-    PageKind.FLEET: lambda inputs, _: fleet_page(inputs)
+    PageKind.FLEET: lambda inputs, _: fleet_page(inputs),
+    PageKind.CLUSTER: lambda inputs, target: cluster_page(inputs, target.cluster),
+    PageKind.BROKER: lambda inputs, target: broker_page(inputs, target.cluster, int(target.name)),
+    PageKind.TOPIC: lambda inputs, target: topic_page(inputs, target.cluster, target.name),
+    PageKind.GROUPS: lambda inputs, target: groups_page(inputs, target.cluster),
+    PageKind.INCIDENTS: lambda inputs, _: incidents_page(inputs),
 }
 
 
