@@ -20,7 +20,7 @@ from exporters.web.pages.cluster import (
     work_rows,
 )
 from exporters.web.pages.incidents import IncidentRow, incident_row, incidents_of
-from exporters.web.pages.page import Inputs, Level, Link, Page, PageRefused, frame_of, notices_of
+from exporters.web.pages.page import Inputs, Level, Link, Page, PageRefused, Row, frame_of, notices_of
 from exporters.web.pages.topic import PartitionRow, partition_rows
 from streaming.contracts.conditions import OF_BROKERS
 
@@ -151,9 +151,9 @@ def _used(row: LogDirectoryRow) -> float | None:
     return 100 * (1 - row.usable_bytes / row.total_bytes)
 
 
-def _is_about(row: dict[str, object], number: int) -> bool:
-    suspects = {each["broker"] for each in row["suspects"] or ()}  # type: ignore[attr-defined]
-    return number in suspects or number in (row["brokers"] or ())  # type: ignore[operator]
+def _is_about(row: Row, number: int) -> bool:
+    suspects = {each["broker"] for each in row["suspects"] or ()}
+    return number in suspects or number in (row["brokers"] or ())
 
 
 def _recent(inputs: Inputs, cluster: ClusterSnapshot) -> list[EventRow]:

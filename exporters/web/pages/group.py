@@ -176,8 +176,12 @@ def _summary(cluster: ClusterSnapshot, group: str, samples: _Samples) -> GroupSu
         lag=sums["lag"],
         lag_seconds=sums["lag_seconds"],
         trouble="; ".join(map(_in_words, found)) or "nothing wrong is known",
-        sampled_at=max(each.collected_at for each in (*rows, *filter(None, [described]))),
+        sampled_at=max(_sampled_at(described, rows)),
     )
+
+
+def _sampled_at(described: GroupRow | None, rows: Sequence[GroupOffsetsRow]) -> list[int]:
+    return [*(row.collected_at for row in rows), *([] if described is None else [described.collected_at])]
 
 
 def _untroubled(described: GroupRow | None, sums: Mapping[str, Any]) -> Level:
