@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from exporters.read_model.incident_archive import IncidentArchive
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
     from streaming.contracts.columns import Table
     from streaming.delta.store.place import Place
@@ -70,6 +71,7 @@ class Tables:
         now: UTC microseconds.
         snapshot: of the present; None reads it from the tables.
         unreadable: why a table of the snapshot could not be read, by its name.
+        archive: every incident; None reads them from the tables.
     """
 
     folder: Place
@@ -77,6 +79,7 @@ class Tables:
     now: int
     snapshot: ReplicationSnapshot | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    archive: IncidentArchive | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

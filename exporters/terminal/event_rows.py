@@ -7,16 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from exporters.answers.event_groups import by_moment
+from exporters.answers.event_text import as_event
 from exporters.read_model.recorded_events import COLUMNS
-from exporters.terminal.event_view import (
-    MOMENT_COLUMNS,
-    as_event,
-    event_fields,
-    event_style,
-    moment_fields,
-    moment_style,
-    row_of,
-)
+from exporters.terminal.event_view import MOMENT_COLUMNS, event_fields, event_style, moment_fields, moment_style, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from exporters.answers.event_text import style_of, subject, what, why
-from exporters.read_model.snapshot import EventRow
+from exporters.answers.event_text import as_event, style_of, subject, what, why
 from exporters.terminal.output import RowFormat
 from exporters.terminal.table_layout import WORDS, Field
 
@@ -61,13 +60,6 @@ def _kind_and_text(row: Row) -> str:
 def event_style(row: Row) -> str:
     """Return the colour of an event, by severity."""
     return style_of(row["event"])
-
-
-def as_event(row: Row) -> EventRow:
-    """Convert a row of ``replication_events`` to the value that the terminal views take."""
-    values: dict[str, Any] = {name: row[name] for name in EventRow._fields}
-    lists = {name: tuple(row[name] or ()) for name in ("candidates", "left_isr", "joined_isr")}
-    return EventRow(**{**values, **lists})
 
 
 def row_of(group: EventGroup) -> Row:
