@@ -36,7 +36,7 @@ EXPORT_FAMILIES: Final = (
 )
 """The families of metrics that an exporter may leave out."""
 PLATFORMS: Final = ("bare metal", "strimzi", "msk", "confluent cloud", "aiven")
-"""What a cluster may run on: commands to copy differ by it."""
+"""Platforms of clusters; commands to copy differ by them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
