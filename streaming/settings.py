@@ -164,12 +164,14 @@ NO_LINKS: Final = (
 class ExportSettings:
     """The exporter.
 
-    ``url`` is its address as others reach it, for links; "" makes none. ``topics`` and ``groups`` are patterns of the
-    names that have series of their own; ``disabled`` names families of metrics.
+    ``url`` is its address as others reach it, and ``alertmanager_url`` that of Alertmanager, for links; "" makes none.
+    ``topics`` and ``groups`` are patterns of the names that have series of their own; ``disabled`` names families of
+    metrics.
     """
 
     listen: str = "127.0.0.1:9308"
     url: str = ""
+    alertmanager_url: str = ""
     refresh_interval: Duration = 0.1
     stale_after: Duration = 60.0
     detail_limit: int = 20_000
@@ -330,8 +332,9 @@ def _checked(settings: Settings) -> Settings:
         ("export.groups", settings.export.groups),
     ):
         check_patterns(key, patterns)
-    if settings.export.url:
-        check_url("export.url", settings.export.url)
+    for key, url in (("url", settings.export.url), ("alertmanager_url", settings.export.alertmanager_url)):
+        if url:
+            check_url(f"export.{key}", url)
     _check_series(settings.export)
     check_alerts(settings.alerts)
     return settings

@@ -214,7 +214,7 @@ def serve_tables(folder: Place, settings: Settings, clusters: Iterable[ClusterSe
     scheme = "http" if protected.rules.context is None else "https"
     addresses = ", ".join(f"{scheme}://{address_of(each)}{exporting.telemetry_path}" for each in opened)
     Terminal(stderr=True).row(f"serving {folder} on {addresses}")
-    serve(folder, settings, opened, protected, Installations.of(clusters, exporting.url))
+    serve(folder, settings, opened, protected, Installations.of(clusters, exporting))
     Terminal(stderr=True).row("stopped")
 
 

@@ -18,7 +18,7 @@ from streaming.settings import PLATFORMS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from streaming.settings import ClusterSettings
+    from streaming.settings import ClusterSettings, ExportSettings
 
 _TITLE: Final = re.compile(r"\*([A-Z][\w ,]+?)\.?\*")
 _FENCE: Final = "```"
@@ -110,15 +110,18 @@ class Installations:
     Attributes:
         clusters: by their display name.
         url: of the exporter, as others reach it; "" if it is unknown.
+        alertmanager_url: of Alertmanager, likewise.
     """
 
     clusters: Mapping[str, ClusterSettings] = field(default_factory=dict)
     url: str = ""
+    alertmanager_url: str = ""
 
     @staticmethod
-    def of(clusters: Iterable[ClusterSettings], url: str = "") -> Installations:
+    def of(clusters: Iterable[ClusterSettings], exporting: ExportSettings | None = None) -> Installations:
         """Return those of a configuration."""
-        return Installations({each.name: each for each in clusters}, url)
+        urls = (exporting.url, exporting.alertmanager_url) if exporting else ()
+        return Installations({each.name: each for each in clusters}, *urls)
 
     def platform(self, cluster: str) -> str:
         """Return the platform of a cluster; "" if it is unknown."""

@@ -275,7 +275,7 @@ def serving(tables: Place, settings: ExportSettings, *, rest_after_error: float 
     address = address_of(opened[0])
     reader = TablesReader(tables, reads_side_tables_apart=True, rest_after_error=rest_after_error)
     protected = protection_of(settings.web_config_file)
-    server, refresher = _parts(reader, Settings(export=settings), opened, protected, Installations(url=settings.url))
+    server, refresher = _parts(reader, Settings(export=settings), opened, protected, Installations.of((), settings))
     refresher.start()
     try:
         with serving_http(server):
