@@ -13,8 +13,11 @@ from __future__ import annotations
 import datetime as dt
 import re
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, unquote, urlencode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 FLEET: Final = "/"
 INCIDENTS: Final = "/incidents"
@@ -97,6 +100,12 @@ def incident_markdown(any_id: str) -> str:
     return _path(INCIDENTS, any_id) + MARKDOWN
 
 
+def moved(path: str, query: Iterable[tuple[str, str]], at: int | None) -> str:
+    """Return the path of a page with its own parameters, at another moment; None is now."""
+    given = [*query, *([] if at is None else [("at", moment_text(at))])]
+    return path + (f"?{urlencode(given, safe=':', errors='surrogatepass')}" if given else "")
+
+
 def moment_text(at: int) -> str:
     """Return a moment, UTC microseconds, as ``?at=`` has it.
 
@@ -167,7 +176,4 @@ def _read(segment: str) -> str:
 
 
 def _query(at: int | None, **more: str | None) -> str:
-    given = {name: value for name, value in more.items() if value is not None}
-    moment = {} if at is None else {"at": moment_text(at)}
-    query = urlencode({**given, **moment}, safe=":", errors="surrogatepass")
-    return f"?{query}" if query else ""
+    return moved("", [(name, value) for name, value in more.items() if value is not None], at)

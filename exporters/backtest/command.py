@@ -16,10 +16,10 @@ from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
 from exporters.read_model.conditions import ConditionSettings
 from exporters.read_model.snapshot import SECOND
+from exporters.read_model.times import Clock
 from exporters.terminal.options import ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowOutput, output_of, until_closed
 from exporters.terminal.table_layout import WORDS, Field
-from exporters.terminal.time_parsing import Clock
 from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError
 from streaming.settings import load

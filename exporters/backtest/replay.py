@@ -16,7 +16,7 @@ from exporters.read_model.reader import isr_removals, state_of_changes
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
 from exporters.read_model.spells import put_conditions, put_sampled_conditions
-from exporters.terminal.versions import newest_version_at, oldest_known, oldest_moment
+from exporters.read_model.versions import newest_version_at, oldest_known, oldest_moment
 from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES, SAMPLED_CONDITIONS
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.queries import open_ours, select

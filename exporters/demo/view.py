@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Group
 from rich.text import Text
 
+from exporters.answers.event_groups import by_moment
+from exporters.answers.event_text import clock
 from exporters.demo.risk import AT_RISK, counted
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import is_recovered
-from exporters.terminal.event_groups import by_moment
-from exporters.terminal.event_text import clock
+from exporters.read_model.times import Clock
 from exporters.terminal.incidents import incident_style, lasted, suspects
 from exporters.terminal.live_view import brokers_of, heading, totals
 from exporters.terminal.table_layout import WORDS, Field, table_lines
-from exporters.terminal.time_parsing import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

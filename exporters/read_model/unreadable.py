@@ -16,12 +16,12 @@ class UnreadableTables:
 
     def __init__(self) -> None:
         """Start with none."""
-        self._sentences: list[str] = []
+        self.sentences: list[str] = []
 
     def add(self, sentence: str) -> None:
         """Take over a sentence; the same one counts once."""
-        if sentence not in self._sentences:
-            self._sentences.append(sentence)
+        if sentence not in self.sentences:
+            self.sentences.append(sentence)
 
     @contextmanager
     def collected(self) -> Iterator[None]:
@@ -37,8 +37,8 @@ class UnreadableTables:
         Raises:
             TableUnreadable: a table could not be read.
         """
-        if self._sentences:
-            raise TableUnreadable("; ".join(self._sentences))
+        if self.sentences:
+            raise TableUnreadable("; ".join(self.sentences))
 
 
 class StrictUnreadableTables(UnreadableTables):

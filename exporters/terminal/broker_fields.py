@@ -16,9 +16,9 @@ from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from exporters.read_model.times import Clock
     from exporters.terminal.output import Row
     from exporters.terminal.state_selection import StateSelection
-    from exporters.terminal.time_parsing import Clock
 
 _SELDOM: Final = ("under_min_isr_partitions", "offline_partitions", "unknown_min_isr_partitions")
 _LOSSES: Final = {"would_go_offline": "offline", "would_go_under_min_isr": "under min ISR"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from exporters.read_model.times import SECOND, span
 from exporters.terminal.sample_rows import samples_of
-from exporters.terminal.time_parsing import SECOND, span
 from streaming.contracts.sample_tables import BROKER_SPEED
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from exporters.answers.event_groups import by_moment
 from exporters.read_model.recorded_events import COLUMNS
-from exporters.terminal.event_groups import by_moment
 from exporters.terminal.event_view import (
     MOMENT_COLUMNS,
     as_event,
@@ -21,9 +21,9 @@ from exporters.terminal.event_view import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from exporters.read_model.times import Clock
     from exporters.terminal.output import Row, RowFormat
     from exporters.terminal.table_layout import Field
-    from exporters.terminal.time_parsing import Clock
 
     Read = Callable[[int | None], Iterable[Row]]
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from exporters.answers.event_text import style_of, subject, what, why
 from exporters.read_model.snapshot import EventRow
-from exporters.terminal.event_text import style_of, subject, what, why
 from exporters.terminal.output import RowFormat
 from exporters.terminal.table_layout import WORDS, Field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from exporters.terminal.event_groups import EventGroup
+    from exporters.answers.event_groups import EventGroup
+    from exporters.read_model.times import Clock
     from exporters.terminal.output import Row
-    from exporters.terminal.time_parsing import Clock
 
 
 MOMENT_COLUMNS: Final = (

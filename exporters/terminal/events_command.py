@@ -11,7 +11,9 @@ import typer
 
 from exporters.read_model.event_filter import EventFilter
 from exporters.read_model.recorded_events import history
+from exporters.read_model.times import Clock
 from exporters.read_model.unreadable import UnreadableTables
+from exporters.read_model.versions import as_of as version_as_of
 from exporters.terminal.event_rows import BY_MOMENT, EACH, EventRows
 from exporters.terminal.follow import EventFollower
 from exporters.terminal.options import (
@@ -25,8 +27,6 @@ from exporters.terminal.options import (
     folder_of,
 )
 from exporters.terminal.output import Row, RowFormat, RowOutput, output_of, until_closed
-from exporters.terminal.time_parsing import Clock
-from exporters.terminal.versions import as_of as version_as_of
 from streaming.contracts.events import Cause, EventKind
 from streaming.errors import ConfigurationError
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from exporters.read_model.event_filter import matches_topic
 from exporters.read_model.group_sums import GroupTrouble, summed, troubles
 from exporters.read_model.incident_archive import groups_beyond as beyond
+from exporters.read_model.times import SECOND
 from exporters.terminal.sample_rows import samples_of
-from exporters.terminal.time_parsing import SECOND
 from streaming.contracts.group_readers import GroupOffsetsRow
 from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from exporters.read_model.group_sums import TroubledPartitions
-    from exporters.terminal.time_parsing import Clock
+    from exporters.read_model.times import Clock
     from streaming.delta.store.place import Place
 
     Row = dict[str, Any]

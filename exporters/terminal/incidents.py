@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import is_recovered
+from exporters.read_model.times import SECOND, Clock, span
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
-from exporters.terminal.time_parsing import SECOND, Clock, span
 from streaming.contracts.events import PLANNED_CLASSES, IncidentClass
 from streaming.contracts.tables import SOURCE_PROGRESS
 from streaming.delta.log.queries import columns_of, open_ours, query

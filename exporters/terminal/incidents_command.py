@@ -12,6 +12,7 @@ from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_archive import IncidentArchive, is_of, read_names
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.recorded_events import COLUMNS
+from exporters.read_model.times import SECOND, Clock, span
 from exporters.read_model.unreadable import UnreadableTables
 from exporters.terminal.event_view import event_fields, event_style
 from exporters.terminal.groups import groups_beyond
@@ -19,7 +20,6 @@ from exporters.terminal.incidents import all_events, closed, incident_fields, in
 from exporters.terminal.options import ClusterOption, ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
 from exporters.terminal.polled import said_of_evidence
-from exporters.terminal.time_parsing import SECOND, Clock, span
 from streaming.contracts.events import IncidentClass
 from streaming.escapes import json_text
 from streaming.name_patterns import patterns_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
-from exporters.terminal.time_parsing import span
+from exporters.read_model.times import span
 from streaming.contracts.health import AT_MIN_ISR, DISKLESS, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
 
 if TYPE_CHECKING:

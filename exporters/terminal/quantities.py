@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from exporters.read_model.times import span
 from exporters.terminal.output import UNKNOWN
-from exporters.terminal.time_parsing import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from exporters.read_model.times import SECOND
 from exporters.terminal.state_view import text
 from exporters.terminal.table_layout import Field
-from exporters.terminal.time_parsing import SECOND
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.liveness import FRESH, SESSION_TIMEOUT_MS, Liveness, advice, agent_samples, liveness_of
 from streaming.contracts.sample_tables import REPLICA_OFFSETS

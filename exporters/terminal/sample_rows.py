@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.read_model.cluster_samples import behind_seconds
 from exporters.read_model.event_filter import matches_topic
-from exporters.terminal.time_parsing import SECOND
+from exporters.read_model.times import SECOND
 from streaming.contracts.health import is_late, lag
 from streaming.contracts.sample_tables import (
     BROKER_METRICS,

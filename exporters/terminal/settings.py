@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from exporters.read_model.cluster_samples import BrokerFeatureRow, BrokerSettingsRow, TopicSettingsRow
 from exporters.read_model.event_filter import matches_topic
 from exporters.read_model.sampled_settings import feature_levels, throttles_left
-from exporters.terminal.time_parsing import SECOND
+from exporters.read_model.times import SECOND
 from streaming.contracts.durability import WORST_FIRST, TopicDurability, Weakness, is_in_one_rack, versions_of
 from streaming.contracts.health import replication_factor
 from streaming.contracts.observations import MIN_ISR

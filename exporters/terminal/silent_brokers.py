@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from exporters.terminal.time_parsing import SECOND, span
+from exporters.read_model.times import SECOND, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -13,7 +13,10 @@ import typer
 from exporters.metrics.sample_ages import oldest_ages
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
+from exporters.read_model.state_as_of import state_as_of
+from exporters.read_model.times import Clock, span
 from exporters.read_model.unreadable import UnreadableTables
+from exporters.read_model.versions import as_of as version_as_of
 from exporters.terminal import live_view
 from exporters.terminal.broker_columns import further, further_columns
 from exporters.terminal.broker_fields import broker_fields, broker_line_fields, said_of_work
@@ -34,7 +37,6 @@ from exporters.terminal.output import RowFormat, RowOutput, output_of, until_clo
 from exporters.terminal.polled import said_of_polling
 from exporters.terminal.reassignments import show_reassignments
 from exporters.terminal.recovery import with_recovery
-from exporters.terminal.state_as_of import state_as_of
 from exporters.terminal.state_samples import (
     show_directories,
     show_groups,
@@ -59,8 +61,6 @@ from exporters.terminal.state_view import (
     topic_rows,
 )
 from exporters.terminal.table_layout import SENTENCE, Field
-from exporters.terminal.time_parsing import Clock, span
-from exporters.terminal.versions import as_of as version_as_of
 from streaming.cluster_settings import each_cluster
 from streaming.contracts.health import DISKLESS, PARTITIONS
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS

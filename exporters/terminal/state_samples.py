@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.metrics.quorum import looked_at
 from exporters.read_model.cluster_samples import member_of
+from exporters.read_model.times import span
 from exporters.terminal.groups import group_rows
 from exporters.terminal.output import UNKNOWN
 from exporters.terminal.quantities import first, lasting, milliseconds, percent, size
@@ -31,7 +32,6 @@ from exporters.terminal.silent_brokers import (
 from exporters.terminal.state_selection import print_rows
 from exporters.terminal.state_view import columns_as_fields, text
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
-from exporters.terminal.time_parsing import span
 from streaming.contracts.health import PARTITIONS
 from streaming.contracts.quorum_members import replaced, replaced_sentence
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS, TRANSACTIONS

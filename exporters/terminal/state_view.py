@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.read_model.event_filter import matches_topic
 from exporters.read_model.snapshot import PartitionCounts
+from exporters.read_model.times import SECOND, span
 from exporters.terminal import live_view
 from exporters.terminal.output import UNKNOWN
 from exporters.terminal.table_layout import WORDS, Field
-from exporters.terminal.time_parsing import SECOND, span
 from streaming.contracts.health import (
     DISKLESS,
     OFFLINE,

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
+from exporters.read_model.times import SECOND, Clock
 from exporters.terminal.options import ConfigOption, LocalOption, TablesOption, folder_of
 from exporters.terminal.output import RowFormat, output_of, until_closed
 from exporters.terminal.reference import flat, markdown, type_name
 from exporters.terminal.state_view import text
 from exporters.terminal.table_layout import SENTENCE, Field
-from exporters.terminal.time_parsing import SECOND, Clock
 from streaming.contracts.columns import Table
 from streaming.contracts.tables import TABLES
 from streaming.delta.log.definitions import layout_of

@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporters.terminal.state_as_of import state_as_of
-from exporters.terminal.time_parsing import Clock
-from exporters.terminal.versions import as_of, committed_at, oldest_known
+from exporters.read_model.state_as_of import state_as_of
+from exporters.read_model.times import Clock
+from exporters.read_model.versions import as_of, committed_at, oldest_known
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.changes.state import ReplicationState

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from exporters.answers.event_groups import by_moment
 from exporters.read_model.snapshot import EventRow
-from exporters.terminal.event_groups import by_moment
 from tests.exporters.event_rows import NOW, event_row
 
 

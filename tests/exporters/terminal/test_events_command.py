@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from exporters.read_model.event_filter import EventFilter
 from exporters.read_model.recorded_events import COLUMNS, history
-from exporters.terminal.time_parsing import Clock
+from exporters.read_model.times import Clock
 from streaming.commands import app
 from tests.plugins.played import SECOND, START
 

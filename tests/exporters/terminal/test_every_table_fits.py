@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from exporters.read_model.times import Clock
 from exporters.terminal import output as output_module
-from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
 from streaming.terminal import Terminal
 from tests.exporters.conftest import SECOND, Rows, Tables, put_samples

@@ -9,8 +9,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from exporters.read_model.reader import TablesReader
+from exporters.read_model.times import Clock
 from exporters.terminal.groups import group_rows
-from exporters.terminal.time_parsing import Clock
 from streaming.contracts.observations import DISKLESS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.log.queries import read_all

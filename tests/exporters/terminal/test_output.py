@@ -8,9 +8,9 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from exporters.read_model.times import Clock
 from exporters.terminal.output import Row, RowFormat, RowOutput
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field, table_lines
-from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
 from streaming.contracts.events import Cause, EventKind, IncidentClass
 from streaming.terminal import Terminal

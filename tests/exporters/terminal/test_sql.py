@@ -19,11 +19,11 @@ from exporters.read_model.event_filter import EventFilter
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.recorded_events import history
 from exporters.read_model.snapshot import ClusterSnapshot
+from exporters.read_model.times import Clock
 from exporters.terminal.broker_speeds import speeds_by_broker
 from exporters.terminal.groups import group_rows
 from exporters.terminal.sample_rows import directory_rows, quorum_rows, replica_rows, transaction_rows
 from exporters.terminal.settings import setting_rows, settings_by_cluster
-from exporters.terminal.time_parsing import Clock
 from streaming.contracts.columns import Table
 from streaming.contracts.state import ObservedTime
 from streaming.contracts.tables import TABLES

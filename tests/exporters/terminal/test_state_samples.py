@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from exporters.read_model.reader import micros_now
+from exporters.read_model.times import Clock
 from exporters.terminal.groups import group_rows, groups_beyond
-from exporters.terminal.time_parsing import Clock
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from tests.exporters.conftest import SECOND, Rows, Tables
 from tests.exporters.terminal.printed import objects, refusal, state

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from exporters.read_model.reader import isr_removals, state_of_changes
 from exporters.read_model.unreadable import INTOLERANT
-from exporters.terminal.versions import committed_at
+from exporters.read_model.versions import committed_at
 from streaming.contracts.events import Cause
 from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES
 from streaming.delta.log.queries import open_ours, select

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from exporters.terminal.event_text import clock, isr_after, style_of, subject, what, why, worst_of
+from exporters.answers.event_text import clock, isr_after, style_of, subject, what, why, worst_of
 from streaming.contracts.events import EventKind
 from streaming.contracts.words import MovedPartition, StepShape, movements
 

@@ -1,0 +1,128 @@
+"""The routes of the pages: a path is read, the model of its page is made, and rendered.
+
+Handlers are no coroutines, so Starlette runs them in its threads: a scrape does not wait for them.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from starlette.datastructures import QueryParams
+from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.routing import Match, Route
+
+from exporters.answers.links import PageKind, Target, relative, target_of
+from exporters.read_model.snapshot import NO_TABLE
+from exporters.web.pages.fleet import fleet_page
+from exporters.web.pages.page import Inputs, Page, PageMoved, PageRefused, PageSettings, refusal, rendered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import Scope
+
+    from exporters.read_model.incident_archive import IncidentArchive
+    from exporters.read_model.refresher import Refresher
+
+PATTERNS: Final = {
+    PageKind.FLEET: "/",
+    PageKind.CLUSTER: "/clusters/{cluster}",
+    PageKind.BROKER: "/clusters/{cluster}/brokers/{broker}",
+    PageKind.TOPIC: "/clusters/{cluster}/topics/{topic}",
+    PageKind.GROUPS: "/clusters/{cluster}/groups",
+    PageKind.INCIDENTS: "/incidents",
+    PageKind.INCIDENT: "/incidents/{incident}",
+    PageKind.INCIDENT_MARKDOWN: "/incidents/{incident}.md",
+}
+"""What metrics of requests call each page."""
+_AT: Final = "at"
+_LOG: Final = logging.getLogger(__name__)
+PAGES: Final[Mapping[PageKind, Callable[[Inputs, Target], Page]]] = {
+    PageKind.FLEET: lambda inputs, _: fleet_page(inputs)
+}
+
+
+class PageRoute(Route):
+    """The route of one kind of page. It reads the path as it was sent: a name may have a ``/`` in it."""
+
+    def __init__(self, kind: PageKind, endpoint: Callable[[Request], Response]) -> None:
+        """Assign a kind of page to an endpoint."""
+        super().__init__(PATTERNS[kind], endpoint, name=kind.value)
+        self.kind = kind
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether a request is for this kind of page."""
+        target = target_of(sent_path(scope)) if scope["type"] == "http" else None
+        if target is None or target.kind is not self.kind:
+            return Match.NONE, {}
+        inner = {"endpoint": self.endpoint, "path_params": {"target": target}}
+        return (Match.FULL if scope["method"] in (self.methods or ()) else Match.PARTIAL), inner
+
+
+def sent_path(scope: Scope) -> str:
+    """Return the path of a request as it was sent, percent-encoded."""
+    raw = scope.get("raw_path")
+    return quote(scope["path"]) if raw is None else raw.decode("ascii", "replace").partition("?")[0]
+
+
+class PageRoutes:
+    """The responses of the pages."""
+
+    def __init__(
+        self,
+        refresher: Refresher,
+        clock: Callable[[], int],
+        settings: PageSettings,
+        problems: Callable[[], Iterator[str]] = lambda: iter(()),
+        archive: IncidentArchive | None = None,
+    ) -> None:
+        """Respond from the snapshot of a refresher.
+
+        Args:
+            refresher: reads the tables in the background.
+            clock: returns the time in UTC microseconds.
+            settings: of pages.
+            problems: returns what is wrong with the exporter itself, in sentences.
+            archive: every incident.
+        """
+        self._refresher, self._clock, self._settings = refresher, clock, settings
+        self._problems, self._archive = problems, archive
+
+    def routes(self) -> list[PageRoute]:
+        """Assign the paths; they stand before all others."""
+        return [PageRoute(kind, self.respond) for kind in PAGES]
+
+    def respond(self, request: Request) -> Response:
+        """Respond with a page; with a sentence and what there is instead, if it cannot be shown."""
+        target: Target = request.path_params["target"]
+        inputs = self._inputs(request)
+        try:
+            return HTMLResponse(rendered(self._page(inputs, target)))
+        except PageRefused as refused:
+            return HTMLResponse(rendered(refusal(refused, inputs)), refused.status)
+        except PageMoved as moved:
+            return RedirectResponse(relative(moved.path, inputs.path))
+
+    def _page(self, inputs: Inputs, target: Target) -> Page:
+        if self._refresher.snapshot.version == NO_TABLE and target.kind is not PageKind.FLEET:
+            raise PageRefused(503, self._refresher.why_not_ready())
+        return PAGES[target.kind](inputs, target)
+
+    def _inputs(self, request: Request) -> Inputs:
+        """Return what the page of a request is made of."""
+        now, given = self._clock(), QueryParams(request.scope["query_string"])
+        return Inputs(
+            snapshot=self._refresher.snapshot,
+            now=now,
+            settings=self._settings,
+            path=sent_path(request.scope),
+            archive=self._archive,
+            unreadable=self._refresher.unreadable,
+            problems=tuple(self._problems()),
+            query={name: given.getlist(name) for name in given if name != _AT},
+            requested_at=now,
+        )
