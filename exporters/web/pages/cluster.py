@@ -131,7 +131,6 @@ def cluster_page(inputs: Inputs, name: str) -> ClusterPage:
         **frame_of(inputs),
         title=f"{level.sign} {name}: {sentence} - isrwatch",
         heading=named(name),
-        trail=(Link("Clusters", links.fleet(inputs.at)),),
         notices=(*notices_of(inputs), *notice_of_age(inputs, cluster)),
         level=level,
         sentence=sentence,
@@ -179,7 +178,7 @@ def cluster_named(inputs: Inputs, name: str, path: Callable[..., str], *more: ob
 
 def trail_of(inputs: Inputs, cluster_name: str) -> tuple[Link, ...]:
     """Return the pages above one of a part of a cluster."""
-    return (Link("Clusters", links.fleet(inputs.at)), Link(named(cluster_name), links.cluster(cluster_name, inputs.at)))
+    return Link(named(cluster_name), links.cluster(cluster_name, inputs.at))
 
 
 def _is_of_month(row: Row, now: int) -> bool:

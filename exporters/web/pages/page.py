@@ -25,6 +25,7 @@ from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.conditions import DEFAULT_SETTINGS, ConditionInputs, ConditionSettings, Raised, raised
 from exporters.read_model.health_reasons import HealthSeverity
 from exporters.read_model.snapshot import SECOND
+from exporters.web.runbook_commands import Installations
 from streaming.contracts.events import Severity
 from streaming.escapes import printable, with_short_words
 from streaming.web.markup import STYLE
@@ -121,6 +122,7 @@ class Inputs:
         problems: what is wrong with the exporter itself, and what it could not read.
         query: parameters of the page besides the moment.
         requested_at: when the page was asked for.
+        installations: what the configuration says of clusters.
     """
 
     snapshot: ReplicationSnapshot
@@ -133,6 +135,7 @@ class Inputs:
     problems: tuple[str, ...] = ()
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     requested_at: int = 0
+    installations: Installations = field(default_factory=Installations)
 
     @property
     def at(self) -> int | None:
@@ -296,7 +299,6 @@ def refusal(refused: PageRefused, inputs: Inputs) -> RefusalPage:
         **frame_of(inputs),
         title=f"{refused.sentence} - isrwatch",
         heading="Not shown",
-        trail=(Link("Clusters", links.fleet(inputs.at)),),
         sentence=refused.sentence,
         choices=refused.choices,
     )
