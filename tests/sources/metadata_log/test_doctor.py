@@ -177,6 +177,27 @@ def test_the_web_configuration_of_each_program_is_checked(
     assert said in sentence
 
 
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        (f"basic_auth_users: {{me: {HASH}}}", Status.OK, "metrics and health checks are open to everyone, without a"),
+        (
+            "tls_server_config: {cert_file: web.crt, key_file: web.key}",
+            Status.WARNING,
+            "there are no logins, so it has",
+        ),
+    ],
+)
+def test_metrics_that_need_no_login_are_named(text: str, status: Status, said: str, tmp_path: Path) -> None:
+    make_certificate(tmp_path, "web")
+    web = tmp_path / "web.yml"
+    web.write_text(text)
+    exporting = replace(Settings().export, web_config_file=str(web), metrics_without_login=True)
+    _, (it, sentence) = CHECKS_OF_THE_MACHINE["web files"](replace(Settings(), export=exporting))
+    assert it is status
+    assert said in sentence
+
+
 def test_the_command_prints_findings_as_json_ends_with_1_at_a_problem_and_shows_no_password(tmp_path: Path) -> None:
     config = tmp_path / "isrwatch.toml"
     config.write_text(
