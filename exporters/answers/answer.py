@@ -84,6 +84,7 @@ class Answer:
         now: UTC microseconds by the clock of who answered.
         as_of: the moment of the past; None is the present.
         unreadable: why a table could not be read, by its name; what it would add is missing.
+        version: of the changes up to which it is complete; None where that does not matter.
     """
 
     columns: tuple[str, ...]
@@ -93,10 +94,11 @@ class Answer:
     now: int
     as_of: AsOf | None = None
     unreadable: dict[str, str] = field(default_factory=dict)
+    version: int | None = None
 
-    def to_json(self) -> str:
-        """Return the answer as one line of JSON, from which :meth:`from_json` makes an equal one."""
-        document = {
+    def document(self) -> dict[str, Any]:
+        """Return the values for JSON."""
+        return {
             "columns": self.columns,
             "rows": self.rows,
             "sentences": [each._asdict() for each in self.sentences],
@@ -104,8 +106,12 @@ class Answer:
             "now": self.now,
             "as_of": None if self.as_of is None else self.as_of._asdict(),
             "unreadable": self.unreadable,
+            "version": self.version,
         }
-        return json_text(document, allow_nan=False)
+
+    def to_json(self) -> str:
+        """Return the answer as one line of JSON, from which :meth:`from_json` makes an equal one."""
+        return json_text(self.document(), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Answer:
@@ -114,8 +120,16 @@ class Answer:
         Raises:
             ValueError: the text is no answer.
         """
+        return cls.of_document(json.loads(text))
+
+    @classmethod
+    def of_document(cls, read: Mapping[str, Any]) -> Answer:
+        """Return the answer of a document of :meth:`document`, whatever else it holds.
+
+        Raises:
+            ValueError: it is none.
+        """
         try:
-            read = json.loads(text)
             return cls(
                 columns=tuple(read["columns"]),
                 rows=[dict(row) for row in read["rows"]],
@@ -124,6 +138,7 @@ class Answer:
                 now=int(read["now"]),
                 as_of=None if read["as_of"] is None else AsOf(**read["as_of"]),
                 unreadable=dict(read["unreadable"]),
+                version=read["version"],
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not an answer: {error!r}") from error

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from exporters.read_model.snapshot import SECOND
+from exporters.read_model.snapshot import SECOND, EventRow
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER
 from streaming.contracts.words import brokers_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from exporters.read_model.snapshot import EventRow
+    from collections.abc import Iterable, Mapping
 
 EVENT_STYLES: Final[dict[str, str]] = {
     EventKind.UNCLEAN_ELECTION: "bold red",
@@ -96,3 +94,10 @@ def _leader(broker: int | None) -> str:
     if broker == UNSEEN_LEADER:
         return "?"
     return "none" if broker is None or broker == NO_LEADER else str(broker)
+
+
+def as_event(row: Mapping[str, Any]) -> EventRow:
+    """Convert a row of ``replication_events`` to the value that is put into words."""
+    values: dict[str, Any] = {name: row[name] for name in EventRow._fields}
+    lists = {name: tuple(row[name] or ()) for name in ("candidates", "left_isr", "joined_isr")}
+    return EventRow(**{**values, **lists})

@@ -11,19 +11,24 @@ import netrc
 import os
 import ssl
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote, urlsplit
 
 import httpx2
 
+from exporters.answers.answer import Answer
+from exporters.answers.incidents import IncidentReport
 from streaming.durations import duration_text
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.escapes import printable
 from streaming.settings import ServerSettings, check_url, server_password
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from exporters.answers.answer import Question
+
+T = TypeVar("T")
 VARIABLE: Final = "ISRWATCH_SERVER"
 API: Final = "/api/v1"
 VERSION_HEADER: Final = "Isrwatch-Version"
@@ -99,12 +104,23 @@ class Server:
             return content
         raise self._error(response, content)
 
-    def text(self, path: str) -> str:
-        """Return the text of a path of the API that answers no JSON."""
-        response = self._asked(f"{self.url}{API}/{path}", [])
-        if response.status_code == _OK and VERSION_HEADER in response.headers:
-            return response.text
-        raise self._error(response, self._content(response))
+    def answer(self, name: str, question: Question) -> Answer:
+        """Return the answer about a subject. Errors are those of :meth:`document`."""
+        parameters = [("cluster", each) for each in question.clusters]
+        parameters += [(name, value) for name, values in question.filters.items() for value in values]
+        parameters += [("all", "true")] if question.everything else []
+        parameters += [] if question.at is None else [("at", question.at)]
+        return self._made(Answer.of_document, self.document(f"answers/{name}", parameters))
+
+    def incident(self, any_id: str) -> IncidentReport:
+        """Return everything about an incident. Errors are those of :meth:`document`."""
+        return self._made(IncidentReport.of_document, self.document(f"incidents/{quote(any_id, safe='')}"))
+
+    def _made(self, make: Callable[[dict[str, Any]], T], document: dict[str, Any]) -> T:
+        try:
+            return make(document)
+        except ValueError as error:
+            raise ServerRefused(f"{self.url} answers what this version does not understand: {_quoted(error)}") from None
 
     def _asked(self, url: str, parameters: Iterable[tuple[str, str]]) -> httpx2.Response:
         try:

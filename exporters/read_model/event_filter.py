@@ -21,6 +21,16 @@ _LAST: Final = 253_402_300_799_000_000
 """The last second that has a date of four digits."""
 
 
+EventKey = tuple[int, int, str]
+"""Place of an event in the order of all: when it occurred, its offset in the log or -1, its id."""
+
+
+def key_of(row: Mapping[str, Any]) -> EventKey:
+    """Return the key by which events are ordered."""
+    offset = row["offset"]
+    return row["occurred_not_after"], -1 if offset is None else offset, row["event_id"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
     """The conditions an event must meet; an empty field is no condition.
@@ -35,6 +45,8 @@ class EventFilter:
         since: UTC microseconds, inclusive, compared with the upper bound of the event's time.
         until: the same, inclusive.
         collected_since: UTC microseconds, inclusive, compared with the time at which the source collected it.
+        before: only events that come before the one with this key, in the order of :func:`key_of`.
+        after: only those behind it.
     """
 
     clusters: tuple[str, ...] = ()
@@ -46,6 +58,8 @@ class EventFilter:
     since: int | None = None
     until: int | None = None
     collected_since: int | None = None
+    before: EventKey | None = None
+    after: EventKey | None = None
 
     def matches(self, row: Mapping[str, Any]) -> bool:
         """Return whether a row of ``replication_events``, times in microseconds, is selected."""
@@ -59,6 +73,8 @@ class EventFilter:
             and (self.since is None or row["occurred_not_after"] >= self.since)
             and (self.until is None or row["occurred_not_after"] <= self.until)
             and (self.collected_since is None or row["collected_at"] >= self.collected_since)
+            and (self.before is None or key_of(row) < self.before)
+            and (self.after is None or key_of(row) > self.after)
         )
 
     def sql(self) -> str:
@@ -73,6 +89,8 @@ class EventFilter:
             *_bound(">=", self.since),
             *_bound("<=", self.until),
             "" if self.collected_since is None else f"collected_at >= {_timestamp(self.collected_since)}",
+            *_beyond("<", self.before),
+            *_beyond(">", self.after),
         ]
         return " AND ".join(clause for clause in clauses if clause) or "true"
 
@@ -110,6 +128,16 @@ def _bound(comparison: str, micros: int | None) -> tuple[str, ...]:
         return ()
     day = (_EPOCH + dt.timedelta(microseconds=min(max(micros, 0), _LAST))).date()  # the value of the partition column
     return f"date {comparison} DATE '{day}'", f"occurred_not_after {comparison} {_timestamp(micros)}"
+
+
+def _beyond(comparison: str, key: EventKey | None) -> tuple[str, ...]:
+    if key is None:
+        return ()
+    at, offset, event_id = _timestamp(key[0]), key[1], _literal(key[2])
+    log_offset = 'coalesce("offset", -1)'
+    last = f"({log_offset} = {offset} AND event_id {comparison} {event_id})"
+    later = f"(occurred_not_after = {at} AND ({log_offset} {comparison} {offset} OR {last}))"
+    return *_bound(f"{comparison}=", key[0]), f"(occurred_not_after {comparison} {at} OR {later})"
 
 
 def _timestamp(micros: int) -> str:

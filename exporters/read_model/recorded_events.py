@@ -10,11 +10,12 @@ import heapq
 from collections import deque
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 from deltalake import QueryBuilder
 
+from exporters.read_model.event_filter import key_of
 from exporters.read_model.unreadable import INTOLERANT
 from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
 from streaming.delta.changes.reader import ChangeReader, events_of, rows_between
@@ -60,28 +61,29 @@ class EventsTable:
         check_layout(table, REPLICATION_EVENTS)
         return cls(table, as_of_version(table), as_of)
 
-    def select(self, selection: EventFilter, limit: int | None) -> Iterator[Row]:
-        """Read the selected events, oldest first; if there are more than the limit, the newest of them."""
+    def select(self, selection: EventFilter, limit: int | None, *, oldest: bool = False) -> Iterator[Row]:
+        """Read the selected events, oldest first; if there are more than the limit, the newest or oldest of them."""
         if self.table is None:
             return
         names = ", ".join(f'"{name}"' for name in COLUMNS)
         upto = "true" if self.as_of is None else f"version <= {self.as_of}"
         query = f"SELECT {names} FROM events WHERE {upto} AND {selection.sql()}"  # noqa: S608 - our own columns, literals escaped
         if limit is not None:
-            query = f"SELECT * FROM ({query} ORDER BY {_ordered('DESC')} LIMIT {limit})"  # noqa: S608 - the same
+            query = f"SELECT * FROM ({query} ORDER BY {_ordered('ASC' if oldest else 'DESC')} LIMIT {limit})"  # noqa: S608 - the same
         engine = QueryBuilder().register("events", self.table)
         with reading(self.table.table_uri):
             for batch in pa.RecordBatchReader.from_stream(engine.execute(f"{query} ORDER BY {_ordered('ASC')}")):
                 yield from rows_of(pa.Table.from_batches([batch]))
 
 
-def history(
+def history(  # noqa: PLR0913 - each optional one selects in another way
     tables: Place,
     selection: EventFilter,
     unreadable: UnreadableTables = INTOLERANT,
     *,
     limit: int | None = None,
     as_of: int | None = None,
+    oldest: bool = False,
 ) -> Iterator[Row]:
     """Read the selected events, oldest first. If the table of events cannot be read, they are read from the changes.
 
@@ -89,8 +91,9 @@ def history(
         tables: the folder of the tables.
         selection: selects events.
         unreadable: takes the tables that could not be read.
-        limit: return only the newest N; None returns all.
+        limit: return only the newest N, or the oldest; None returns all.
         as_of: leave out events that were committed after this version of ``partition_changes``; None reads all.
+        oldest: whether a limit leaves out the newest.
 
     Raises:
         ChangesRestarted: changes that are not yet in the table of events were deleted.
@@ -99,12 +102,12 @@ def history(
     version = BEFORE_FIRST
     with unreadable.collected():
         table = EventsTable.of(tables, as_of)
-        recorded = _begun(table.select(selection, limit))
+        recorded = _begun(table.select(selection, limit, oldest=oldest))
         version = table.version
     fresh = events_of(arrow_schema(PARTITION_CHANGES).empty_table())
     with unreadable.collected():
         fresh = events_of(_after(tables, version, as_of))
-    yield from merged(recorded, fresh, selection, limit)
+    yield from merged(recorded, fresh, selection, limit, oldest=oldest)
 
 
 def _begun(rows: Iterator[Row]) -> Iterator[Row]:
@@ -113,11 +116,33 @@ def _begun(rows: Iterator[Row]) -> Iterator[Row]:
     return chain(first, rows)
 
 
-def merged(recorded: Iterable[Row], fresh: pa.Table, selection: EventFilter, limit: int | None) -> Iterable[Row]:
+def merged(
+    recorded: Iterable[Row], fresh: pa.Table, selection: EventFilter, limit: int | None, *, oldest: bool = False
+) -> Iterable[Row]:
     """Merge the events of changes that are not yet in the table of events; ``fresh``: their rows, exploded."""
-    added = sorted((row for row in rows_of(fresh) if selection.matches(row)), key=_key)
-    rows = heapq.merge(recorded, added, key=_key)
-    return rows if limit is None else deque(rows, maxlen=limit)
+    added = sorted((row for row in rows_of(fresh) if selection.matches(row)), key=key_of)
+    rows = heapq.merge(recorded, added, key=key_of)
+    if limit is None:
+        return rows
+    return islice(rows, limit) if oldest else deque(rows, maxlen=limit)
+
+
+class AddedEvents(NamedTuple):
+    """Events that were committed after a version, in the order of commits, and the version up to which."""
+
+    rows: list[Row]
+    version: int
+
+
+def added_events(tables: Place, version: int, selection: EventFilter) -> AddedEvents:
+    """Read the selected events that were committed after a version of ``partition_changes``.
+
+    Raises:
+        ChangesRestarted: the changes after that version are not there any more.
+    """
+    reader = ChangeReader(tables / PARTITION_CHANGES.name, version)
+    rows = [row for _, changes in reader.poll() for row in rows_of(events_of(changes)) if selection.matches(row)]
+    return AddedEvents(rows, reader.version)
 
 
 def rows_of(events: pa.Table) -> list[Row]:
@@ -136,8 +161,3 @@ def _after(tables: Place, version: int, as_of: int | None) -> pa.Table:
 
 def _ordered(direction: str) -> str:
     return ", ".join(f"{column} {direction}" for column in _ORDER)
-
-
-def _key(row: Row) -> tuple[Any, ...]:
-    offset = row["offset"]
-    return row["occurred_not_after"], -1 if offset is None else offset, row["event_id"]

@@ -7,22 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from exporters.answers.event_groups import by_moment
+from exporters.answers.event_text import as_event
 from exporters.read_model.recorded_events import COLUMNS
-from exporters.terminal.event_view import (
-    MOMENT_COLUMNS,
-    as_event,
-    event_fields,
-    event_style,
-    moment_fields,
-    moment_style,
-    row_of,
-)
+from exporters.terminal.event_view import MOMENT_COLUMNS, event_fields, event_style, moment_fields, moment_style, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from exporters.read_model.times import Clock
-    from exporters.terminal.output import Row, RowFormat
+    from exporters.terminal.output import Row
     from exporters.terminal.table_layout import Field
 
     Read = Callable[[int | None], Iterable[Row]]
@@ -45,7 +37,7 @@ class EventRows:
 
     rows: Callable[[Iterable[Row]], Iterable[Row]]
     newest: Callable[[Read, int | None], Iterable[Row]]
-    fields: Callable[[Iterable[Row], Clock, RowFormat], tuple[Field, ...]]
+    fields: Callable[..., tuple[Field, ...]]
     columns: tuple[str, ...]
     style: Callable[[Row], str]
 

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from exporters.read_model.events import INCIDENT_COLUMNS
-from exporters.read_model.incident_archive import IncidentArchive, is_of, read_names
+from exporters.read_model.incident_archive import IncidentArchive, groups_beyond, is_of, read_names
 from exporters.read_model.incident_ids import shown_id
+from exporters.read_model.moments import SECOND, Clock, span
 from exporters.read_model.recorded_events import COLUMNS
-from exporters.read_model.times import SECOND, Clock, span
 from exporters.read_model.unreadable import UnreadableTables
 from exporters.terminal.event_view import event_fields, event_style
-from exporters.terminal.groups import groups_beyond
 from exporters.terminal.incidents import all_events, closed, incident_fields, incident_style, last_observed, suspects
-from exporters.terminal.options import ClusterOption, ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
+from exporters.terminal.options import ClusterOption, ConfigOption, LocalOption, OutputOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
-from exporters.terminal.polled import said_of_evidence
+from exporters.answers.incidents import said_of_evidence
 from streaming.contracts.events import IncidentClass
+from streaming.contracts.sample_tables import GROUP_OFFSETS
+from streaming.delta.log.queries import open_ours, select, where_in
 from streaming.escapes import json_text
 from streaming.name_patterns import patterns_of
 from streaming.settings import load
@@ -53,7 +54,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
         str | None, typer.Option(metavar="TIME", help="Open incidents, and closed ones that changed since then.")
     ] = None,
     cluster: ClusterOption = None,
-    row_format: FormatOption = None,
+    row_format: OutputOption = None,
     local: LocalOption = False,
     tables: TablesOption = None,
     config_file: ConfigOption = None,
@@ -77,7 +78,8 @@ def incidents(  # noqa: PLR0913 - one parameter per option
             events = archive.evidence(selected, unreadable)
             groups = list[str]()
             with unreadable.collected():
-                groups = groups_beyond(folder, selected, output.clock.now)
+                offsets = select(open_ours(folder, GROUP_OFFSETS), GROUP_OFFSETS, where_in([selected["cluster_id"]]))
+                groups = groups_beyond(selected, offsets.to_pylist())
             related = _Related(archive.explained_by(selected), archive.parts(selected), groups)
             _explain(output, selected, events, related)
             unreadable.raise_if_any()
@@ -127,7 +129,7 @@ def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]], rel
     if output.is_for_people:
         for line in _summary_lines(incident, clock, events, related):
             print_wrapped(output.console, line)
-    output.print(events, event_fields(events, clock, output.format), COLUMNS, event_style)
+    output.print(events, event_fields(events, clock, is_line=output.is_stream), COLUMNS, event_style)
 
 
 def _summary_lines(incident: Row, clock: Clock, events: Sequence[Row], related: _Related) -> list[str]:

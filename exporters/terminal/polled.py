@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from exporters.read_model.times import SECOND, span
+from exporters.read_model.moments import span
 from streaming.contracts.observations import SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from exporters.read_model.snapshot import ClusterSnapshot
-    from exporters.terminal.output import Row
 
 _SURENESS = "so causes are inferred from what brokers answer, not proven"
 
@@ -32,17 +31,3 @@ def said_of_polling(clusters: Iterable[ClusterSnapshot], intervals: Mapping[str,
 
 def _every(seconds: float | None) -> str:
     return "" if seconds is None else f" every {span(seconds)}"
-
-
-def said_of_evidence(events: Iterable[Row]) -> str | None:
-    """Say of the events of an incident that they are of polls, and how exact their times are; None if none is.
-
-    An event of the metadata log has an offset there.
-    """
-    every = list(events)
-    polled = [event for event in every if event["offset"] is None]
-    if not polled:
-        return None
-    widest = max(event["occurred_not_after"] - event["occurred_not_before"] for event in polled)
-    which = "the brokers were polled" if len(polled) == len(every) else f"{len(polled)} of these events are of polls"
-    return f"{which}, {_SURENESS}; each change happened at most {span(widest / SECOND)} before it was seen"

@@ -1,6 +1,7 @@
 """Times as people write and read them: ``15m``, ``today``, ``10:30``, ``yesterday 10:30``, ISO 8601; UTC or local.
 
-Inside, all times are UTC microseconds. A date or a time of day without a zone is UTC, unless ``local``.
+Inside, all times are UTC microseconds. A date or a time of day without a zone is UTC, unless ``local``. ``?at=`` of
+pages and ``--as-of`` of commands read the same.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from streaming.durations import DURATION, SECONDS_OF, seconds_of
 from streaming.errors import ConfigurationError
@@ -17,6 +18,32 @@ SECOND: Final = 1_000_000
 _AGO: Final = re.compile(rf"({DURATION.pattern})(?:\s+ago)?")
 _OF_DAY: Final = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class Version(NamedTuple):
+    """A version of ``partition_changes``, which commands take instead of a time."""
+
+    number: int
+
+
+def read_moment(text: str, now: int, *, local: bool = False) -> int | Version:
+    """Read a moment: a time, or a span before now, as UTC microseconds; digits alone are a version.
+
+    Args:
+        text: as it was written.
+        now: UTC microseconds that a span is subtracted from.
+        local: whether a time without a zone is of the local one, else UTC.
+
+    Raises:
+        ConfigurationError: the text is neither.
+
+    >>> read_moment("1970-01-01T00:00:02Z", now=0), read_moment("1s", now=3_000_000), read_moment("12", now=0)
+    (2000000, 2000000, Version(number=12))
+    """
+    number = text.strip()
+    if number.isascii() and number.isdecimal():
+        return Version(int(number))
+    return Clock(now, local).read(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +130,11 @@ def _time_of_day(text: str) -> dt.time:
 def micros_of(moment: dt.datetime) -> int:
     """Convert a time with a zone to UTC microseconds."""
     return (moment - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def day_of(micros: int) -> dt.date:
+    """Return the UTC day of a time: the value of the partition column ``date``."""
+    return (_EPOCH + dt.timedelta(microseconds=micros)).date()
 
 
 def span(seconds: float) -> str:
