@@ -16,10 +16,10 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 
-from exporters.answers.answer import Answer
+from exporters.answers.answer import Answer, AnswersRestarted, ServerRefused, ServerUnavailable
 from exporters.answers.incidents import IncidentReport
 from streaming.durations import duration_text
-from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.errors import ConfigurationError
 from streaming.escapes import printable
 from streaming.settings import ServerSettings, check_url, server_password
 
@@ -36,18 +36,6 @@ VERSION_HEADER: Final = "Isrwatch-Version"
 _LONGEST_QUOTE: Final = 300
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _GONE, _UNAVAILABLE = 200, 401, 403, 404, 410, 503
 _GATEWAY: Final = frozenset({502, 503, 504})
-
-
-class ServerRefused(ConfigurationError):
-    """The address, the certificate or the login is wrong, or what is there is no isrwatch: no later try helps."""
-
-
-class ServerUnavailable(ConnectionRefused):
-    """The server cannot be reached, or cannot answer now."""
-
-
-class AnswersRestarted(ConnectionRefused):
-    """What was followed is not there any more, and is to be read from its beginning."""
 
 
 class Server:
