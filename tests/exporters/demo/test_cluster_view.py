@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import RenderableType
 
-from exporters.read_model.snapshot import ClusterSnapshot, ClusterTotals, PartitionCounts
 from exporters.answers.brokers import state_name
 from exporters.demo import cluster_view
+from exporters.read_model.snapshot import ClusterSnapshot, ClusterTotals, PartitionCounts
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState
 from streaming.terminal import Terminal
