@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.escapes import json_text
 from streaming.name_patterns import is_exclusion, patterns_of
 
@@ -96,9 +96,9 @@ class Answer:
     unreadable: dict[str, str] = field(default_factory=dict)
     version: int | None = None
 
-    def to_json(self) -> str:
-        """Return the answer as one line of JSON, from which :meth:`from_json` makes an equal one."""
-        document = {
+    def document(self) -> dict[str, Any]:
+        """Return the values for JSON."""
+        return {
             "columns": self.columns,
             "rows": self.rows,
             "sentences": [each._asdict() for each in self.sentences],
@@ -108,7 +108,10 @@ class Answer:
             "unreadable": self.unreadable,
             "version": self.version,
         }
-        return json_text(document, allow_nan=False)
+
+    def to_json(self) -> str:
+        """Return the answer as one line of JSON, from which :meth:`from_json` makes an equal one."""
+        return json_text(self.document(), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Answer:
@@ -117,8 +120,16 @@ class Answer:
         Raises:
             ValueError: the text is no answer.
         """
+        return cls.of_document(json.loads(text))
+
+    @classmethod
+    def of_document(cls, read: Mapping[str, Any]) -> Answer:
+        """Return the answer of a document of :meth:`document`, whatever else it holds.
+
+        Raises:
+            ValueError: it is none.
+        """
         try:
-            read = json.loads(text)
             return cls(
                 columns=tuple(read["columns"]),
                 rows=[dict(row) for row in read["rows"]],
@@ -131,6 +142,18 @@ class Answer:
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not an answer: {error!r}") from error
+
+
+class ServerRefused(ConfigurationError):
+    """The address, the certificate or the login is wrong, or what is there is no isrwatch: no later try helps."""
+
+
+class ServerUnavailable(ConnectionRefused):
+    """The server cannot be reached, or cannot answer now."""
+
+
+class AnswersRestarted(ConnectionRefused):
+    """What was followed is not there any more, and is to be read from its beginning."""
 
 
 def refuse_unknown(given: Iterable[str] | None, existing: Iterable[str], what: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.answers.answer import Answer, AsOf, Row, Sentence, Tone
 from exporters.read_model.event_filter import EventFilter, EventKey, key_of
@@ -51,19 +51,33 @@ def answer(tables: Tables, question: Question) -> Answer:
         ConfigurationError: a filter has a value that it cannot have.
         ChangesRestarted: what was committed after a version cannot be said.
     """
-    clock, given = Clock(tables.now), question.filters
-    selection = selection_of(question, clock)
-    newest = newest_version(tables.folder / PARTITION_CHANGES.name)
-    if after := given.get("after"):
-        return _added(tables, _whole("after", after[-1]), newest, selection)
-    moment, version = None, None
-    if question.at is not None:
-        moment, version, selection = _then(tables, question.at, selection, clock)
+    chosen, newest = Chosen.of(tables, question), newest_version(tables.folder / PARTITION_CHANGES.name)
+    if after := question.filters.get("after"):
+        return _added(tables, _whole("after", after[-1]), newest, chosen.selection)
     unreadable = UnreadableTables()
-    limit = _whole("limit", given["limit"][-1]) if given.get("limit") else LIMIT
-    rows = [*history(tables.folder, selection, unreadable, limit=limit or None, as_of=version)]
+    limit = _whole("limit", question.filters.get("limit", (str(LIMIT),))[-1])
+    rows = [*chosen.newest(tables, limit or None, unreadable)]
     why = {NAME: "; ".join(unreadable.sentences)} if unreadable.sentences else {}
-    return replace(_answer(tables, rows, [], newest), as_of=moment, unreadable=why)
+    return replace(_answer(tables, rows, [], newest), as_of=chosen.as_of, unreadable=why)
+
+
+class Chosen(NamedTuple):
+    """Events that a question selects; of the past what had occurred by then."""
+
+    selection: EventFilter
+    as_of: AsOf | None
+
+    @classmethod
+    def of(cls, tables: Tables, question: Question) -> Chosen:
+        """Read a question; ``ConfigurationError``: a value is none that its filter, or the moment, can have."""
+        clock = Clock(tables.now)
+        selection = selection_of(question, clock)
+        return cls(selection, None if question.at is None else _then(tables, question.at, clock))
+
+    def newest(self, tables: Tables, limit: int | None, unreadable: UnreadableTables) -> Iterator[Row]:
+        """Read the newest events, oldest first; None is no limit."""
+        version = None if self.as_of is None else self.as_of.version
+        return history(tables.folder, self.selection, unreadable, limit=limit, as_of=version)
 
 
 def _added(tables: Tables, after: int, newest: int, selection: EventFilter) -> Answer:
@@ -79,11 +93,9 @@ def _answer(tables: Tables, rows: list[Row], said: list[Sentence], version: int)
     return Answer(columns=COLUMNS, rows=rows, sentences=said, clusters=[], now=tables.now, version=version)
 
 
-def _then(tables: Tables, at: str, selection: EventFilter, clock: Clock) -> tuple[AsOf, int | None, EventFilter]:
-    """Return the moment of the past, the version if one was given, and what had occurred by then."""
+def _then(tables: Tables, at: str, clock: Clock) -> AsOf:
     version = as_of(tables.folder, at, clock)
-    moment = clock.now if at.strip().isdecimal() else clock.read(at)
-    return AsOf(moment, version), version, selection
+    return AsOf(clock.now if at.strip().isdecimal() else clock.read(at), version)
 
 
 def selection_of(question: Question, clock: Clock) -> EventFilter:

@@ -11,22 +11,24 @@ import netrc
 import os
 import ssl
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote, urlsplit
 
 import httpx2
 
-from exporters.answers.answer import Answer
+from exporters.answers.answer import Answer, AnswersRestarted, ServerRefused, ServerUnavailable
+from exporters.answers.incidents import IncidentReport
 from streaming.durations import duration_text
-from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.errors import ConfigurationError
 from streaming.escapes import printable
 from streaming.settings import ServerSettings, check_url, server_password
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from exporters.answers.answer import Question
 
+T = TypeVar("T")
 VARIABLE: Final = "ISRWATCH_SERVER"
 API: Final = "/api/v1"
 VERSION_HEADER: Final = "Isrwatch-Version"
@@ -34,18 +36,6 @@ VERSION_HEADER: Final = "Isrwatch-Version"
 _LONGEST_QUOTE: Final = 300
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _GONE, _UNAVAILABLE = 200, 401, 403, 404, 410, 503
 _GATEWAY: Final = frozenset({502, 503, 504})
-
-
-class ServerRefused(ConfigurationError):
-    """The address, the certificate or the login is wrong, or what is there is no isrwatch: no later try helps."""
-
-
-class ServerUnavailable(ConnectionRefused):
-    """The server cannot be reached, or cannot answer now."""
-
-
-class AnswersRestarted(ConnectionRefused):
-    """What was followed is not there any more, and is to be read from its beginning."""
 
 
 class Server:
@@ -102,12 +92,23 @@ class Server:
             return content
         raise self._error(response, content)
 
-    def text(self, path: str) -> str:
-        """Return the text of a path of the API that answers no JSON."""
-        response = self._asked(f"{self.url}{API}/{path}", [])
-        if response.status_code == _OK and VERSION_HEADER in response.headers:
-            return response.text
-        raise self._error(response, self._content(response))
+    def answer(self, name: str, question: Question) -> Answer:
+        """Return the answer about a subject. Errors are those of :meth:`document`."""
+        parameters = [("cluster", each) for each in question.clusters]
+        parameters += [(name, value) for name, values in question.filters.items() for value in values]
+        parameters += [("all", "true")] if question.everything else []
+        parameters += [] if question.at is None else [("at", question.at)]
+        return self._made(Answer.of_document, self.document(f"answers/{name}", parameters))
+
+    def incident(self, any_id: str) -> IncidentReport:
+        """Return everything about an incident. Errors are those of :meth:`document`."""
+        return self._made(IncidentReport.of_document, self.document(f"incidents/{quote(any_id, safe='')}"))
+
+    def _made(self, make: Callable[[dict[str, Any]], T], document: dict[str, Any]) -> T:
+        try:
+            return make(document)
+        except ValueError as error:
+            raise ServerRefused(f"{self.url} answers what this version does not understand: {_quoted(error)}") from None
 
     def _asked(self, url: str, parameters: Iterable[tuple[str, str]]) -> httpx2.Response:
         try:
@@ -243,17 +244,3 @@ def _quoted(said: object) -> str:
     """Return what others said as part of a sentence."""
     text = printable(str(said)).strip() or type(said).__name__
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
-
-
-def ask(server: Server, subject: str, question: Question) -> Answer:
-    """Ask an exporter what :meth:`exporters.answers.subject.Subject.answer` would answer there.
-
-    Raises:
-        ConfigurationError: the server refuses the question.
-        ConnectionRefused: it does not answer.
-    """
-    chosen = {"cluster": question.clusters, **question.filters}
-    parameters = [(name, pattern) for name, patterns in chosen.items() for pattern in patterns]
-    parameters += [("all", "true")] * question.everything
-    parameters += [] if question.at is None else [("at", question.at)]
-    return Answer.from_json(json.dumps(server.document(f"answers/{subject}", parameters)))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Question, Row, Sentence, Tone, refuse_unknown
 from exporters.metrics.sample_ages import oldest_ages
+from exporters.read_model.past import state_as_of
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.state_as_of import state_as_of
 from exporters.read_model.times import SECOND, Clock
 from exporters.read_model.unreadable import UnreadableTables
 from exporters.read_model.versions import as_of
@@ -292,7 +292,7 @@ def opened(tables: Tables, question: Question) -> Asked:
 
 def _past(tables: Tables, at: str, errors: dict[str, str]) -> tuple[ReplicationSnapshot, AsOf]:
     version, collected = as_of(tables.folder, at, Clock(tables.now)), UnreadableTables()
-    snapshot = state_as_of(tables.folder, version, collected)
+    snapshot = state_as_of(tables.folder, version, collected.add)
     if collected.sentences:
         errors[BROKER_STATE_TABLE.name] = "; ".join(collected.sentences)
     return snapshot, AsOf(snapshot.read_at, version)

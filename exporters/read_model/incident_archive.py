@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -18,7 +19,8 @@ from exporters.read_model.events import INCIDENT_COLUMNS, IS_OVER_SELECTED, with
 from exporters.read_model.incident_ids import Merges, findable_names, ids_of, names_used, others_names, shown_id
 from exporters.read_model.recorded_events import history
 from exporters.read_model.unreadable import INTOLERANT
-from streaming.contracts.events import IncidentClass, Severity
+from streaming.contracts.events import EventKind, IncidentClass, Severity
+from streaming.contracts.maintenance import IN_ITS_TAIL
 from streaming.contracts.tables import AS_OF, CLUSTER_STATE_TABLE, INCIDENTS
 from streaming.delta.log.queries import columns_of, open_ours, query, quoted
 from streaming.delta.log.table_log import BEFORE_FIRST, has_moved
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 LOOK_SECONDS: Final = 1.0
 """The archive of a server looks for a new version no more often."""
+_LONGEST_LEASE: Final = 7 * 86_400_000_000
+_WORK_ENDS: Final = (EventKind.MAINTENANCE_ENDED, EventKind.MAINTENANCE_LAPSED, EventKind.MAINTENANCE_OVERRAN)
 _VERSION: Final = AS_OF[0].name
 _SELECTED: Final = f"{quoted((*INCIDENT_COLUMNS, _VERSION))}, {IS_OVER_SELECTED}"
 
@@ -48,6 +52,16 @@ class IncidentEvents(NamedTuple):
 
     events: list[Row]
     is_complete: bool
+
+
+class Work(NamedTuple):
+    """Planned work on a broker; ``until``: when it was over, None: not by the newest change; ``text``: as announced."""
+
+    broker: int
+    since: int
+    until: int | None
+    text: str
+    has_overrun: bool
 
 
 class _Read(NamedTuple):
@@ -158,12 +172,28 @@ class IncidentArchive:
     def evidence(self, row: Row, unreadable: UnreadableTables = INTOLERANT) -> list[Row]:
         """Read the events that an incident lists as its evidence, oldest first."""
         ids = set(row["event_ids"] or ())
-        return [event for event in history(self._tables, _time_of(row), unreadable) if event["event_id"] in ids]
+        return [event for event in history(self._tables, time_of(row), unreadable) if event["event_id"] in ids]
 
     def changes(self, row: Row, limit: int, unreadable: UnreadableTables = INTOLERANT) -> IncidentEvents:
-        """Read the events of its cluster from its begin to its newest change; of more than ``limit`` the newest."""
-        events = [*history(self._tables, _time_of(row), unreadable, limit=limit + 1)]
-        return IncidentEvents(events[-limit:], len(events) <= limit)
+        """Read the events of its cluster from its begin to its newest change; of more than ``limit`` the oldest."""
+        events = [*history(self._tables, time_of(row), unreadable, limit=limit + 1, oldest=True)]
+        return IncidentEvents(events[:limit], len(events) <= limit)
+
+    def announced_work(self, row: Row, unreadable: UnreadableTables = INTOLERANT) -> list[Work]:
+        """Return the planned work that was announced for brokers of its cluster in its time."""
+        since = row["opened_at"] - _LONGEST_LEASE
+        selection = replace(time_of(row), since=since, events=(EventKind.MAINTENANCE_BEGAN, *_WORK_ENDS))
+        every: list[Work] = []
+        for event in history(self._tables, selection, unreadable):
+            broker, at = event["event_broker"], event["occurred_not_after"]
+            if event["event"] == EventKind.MAINTENANCE_BEGAN:
+                every.append(Work(broker, at, None, event["detail"] or "", has_overrun=False))
+                continue
+            for place, work in enumerate(every):
+                if work.broker == broker and work.until is None and _why(work.text) == _why(event["detail"]):
+                    has_overrun = event["event"] == EventKind.MAINTENANCE_OVERRAN
+                    every[place] = work._replace(until=at, has_overrun=has_overrun)
+        return [work for work in every if work.until is None or work.until >= row["opened_at"]]
 
     def _newest(self) -> _Read:
         with self._lock:
@@ -207,8 +237,14 @@ def _begin(row: Row) -> tuple[int, str]:
     return row["opened_at"], row["incident_id"]
 
 
-def _time_of(row: Row) -> EventFilter:
+def time_of(row: Row) -> EventFilter:
+    """Return what selects the events of the cluster of an incident, from its begin to its newest change."""
     return EventFilter(clusters=(row["cluster_id"],), since=row["opened_at"], until=row["updated_at"])
+
+
+def _why(text: str | None) -> str:
+    """Return the reason of planned work, without the time at which it lapses, which may be extended."""
+    return (text or "").partition("; until")[0].removesuffix(IN_ITS_TAIL)
 
 
 def _is_harmed(row: Row) -> bool:

@@ -103,7 +103,9 @@ def table_of(columns: Sequence[Column], styles: Sequence[str], width: int) -> Ta
             break
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style=_HEADING)
     for column, size in zip(columns, widths, strict=True):
-        table.add_column(column.field.title, justify="right" if column.field.is_number else "left", width=size)
+        table.add_column(
+            column.field.title, justify="right" if column.field.is_number else "left", min_width=size, max_width=size
+        )
     for index, style in enumerate(styles):
         table.add_row(*(Text(column.texts[index]) for column in columns), style=style)
     return table

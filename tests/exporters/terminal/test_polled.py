@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporters.terminal.polled import said_of_evidence
+from exporters.answers.incidents import said_of_evidence
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import SourceKind
 from tests.changes.conftest import SECOND, Story
@@ -57,5 +57,5 @@ def test_an_event_of_polls_says_from_what_its_cause_was_inferred(tmp_path: Path)
     story.later(20).partition(0, isr=(1, 2), cause=Cause.FENCED, evidence=Evidence.INFERRED, because=because)
     write(story, tmp_path)
     (row,) = rows_of(tmp_path)
-    lines = incidents(tmp_path, row["incident_id"], "--format", "lines").splitlines()
+    lines = incidents(tmp_path, row["incident_id"], "-o", "table").splitlines()
     assert [line for line in lines if line.endswith(f"fenced (inferred: {because})")] != []
