@@ -154,8 +154,8 @@ class JobSettings:
 
 
 NO_LINKS: Final = (
-    "export.url is not set, so alerts carry no link to the runbook; set it to the address at which others reach "
-    "isrwatch export, then render the rules again: isrwatch dashboards render"
+    "export.url is not set, so alerts and boards carry no link to pages of incidents and to the runbook; set it to the "
+    "address at which others reach isrwatch export, then render them again: isrwatch dashboards render"
 )
 """The sentence of every command that would use the address."""
 

@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 from dashboards.promql import of_variable, quoted
 from exporters.metrics.exporter_metrics import metrics_path
 from exporters.metrics.text import line
+from exporters.read_model.times import Clock
 from exporters.terminal.output import RowFormat, RowOutput
 from exporters.terminal.table_layout import SENTENCE, Field
-from exporters.read_model.times import Clock
 from exporters.web.command import LogFormat, LogLevel, configure
 from exporters.web.runbook import known_values, runbook
 from exporters.web.runbook_page import list_page, section_page, unknown_page

@@ -6,16 +6,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Question, Row, Sentence, refuse_unknown
+from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Question, Row, Sentence, Tone, refuse_unknown
 from exporters.metrics.sample_ages import oldest_ages
+from exporters.read_model.past import state_as_of
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.state_as_of import state_as_of
 from exporters.read_model.times import SECOND, Clock
 from exporters.read_model.unreadable import UnreadableTables
 from exporters.read_model.versions import as_of
 from streaming.cluster_settings import each_cluster
-from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS
-from streaming.delta.log.queries import columns_of, open_ours, select
+from streaming.contracts.tables import (
+    BROKER_STATE_TABLE,
+    CLUSTER_STATE_TABLE,
+    PARTITION_CHANGES,
+    PARTITION_STATE_TABLE,
+    SOURCE_PROGRESS,
+)
+from streaming.delta.log.queries import columns_of, open_ours, select, where_in
 from streaming.errors import ConfigurationError, TableUnreadable
 from streaming.name_patterns import patterns_of
 from streaming.settings import load
@@ -29,8 +35,9 @@ if TYPE_CHECKING:
     from streaming.contracts.columns import Table
     from streaming.delta.store.place import Place
 
-STATE_TABLES: Final = frozenset(
-    table.name for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
+_STATE: Final = frozenset(
+    table.name
+    for table in (PARTITION_CHANGES, PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
 )
 FRESHNESS: Final = ("cluster_id", "cluster", "data_age_seconds", "is_stale")
 """Columns that every row of the state begins with."""
@@ -92,6 +99,7 @@ class Asked:
         as_of: the moment of the past; None is the present.
         clusters: by name, each with the columns that its rows begin with.
         unreadable: takes the tables that cannot be read, by name.
+        errors: the same of every table of the snapshot, whether or not this answer needs it.
     """
 
     question: Question
@@ -99,6 +107,7 @@ class Asked:
     as_of: AsOf | None
     clusters: list[tuple[ClusterSnapshot, Row]]
     unreadable: dict[str, str]
+    errors: Mapping[str, str]
 
     @property
     def now(self) -> int:
@@ -120,6 +129,10 @@ class Asked:
         """The clusters whose state is the present one and not stale."""
         return [each for each, row in self.clusters if self.is_now and not row["is_stale"]]
 
+    def patterns(self, name: str) -> tuple[str, ...]:
+        """Return the patterns of a filter; empty chooses everything."""
+        return tuple(self.question.filters.get(name, ()))
+
     def of_cluster(self, name: str) -> str:
         """Return the words that name a cluster; none where there is only one."""
         return f" of cluster {name}" if len(self.clusters) > 1 else ""
@@ -134,15 +147,37 @@ class Asked:
 
     def samples(self, table: Table, *, sampled_at: str = "collected_at") -> list[Row]:
         """Return the rows of a table of samples of these clusters, each with its age; none where there is no table."""
-        ids, rows = {each.cluster.cluster_id for each, _ in self.clusters}, list[Row]()
+        names, rows = {each.cluster.cluster_id: each.name for each, _ in self.clusters}, list[Row]()
         with self.reading(table):
-            samples = select(open_ours(self.tables.folder, table), table)
+            samples = select(open_ours(self.tables.folder, table), table, where_in(names))
             columns = columns_of(samples, samples.column_names)
             for values in zip(*columns.values(), strict=True):
                 row = dict(zip(columns, values, strict=True))
-                if row["cluster_id"] in ids:
-                    rows.append({**row, OF_SAMPLES: max(0, self.now - row[sampled_at]) / SECOND})
+                row["cluster"] = names[row["cluster_id"]]  # it may have been renamed since
+                row[OF_SAMPLES] = max(0, self.now - row[sampled_at]) / SECOND
+                rows.append(row)
         return rows
+
+    def sampled(self, cluster: ClusterSnapshot, table: Table) -> tuple[Any, ...]:
+        """Return the samples of a table that the snapshot of a cluster holds; none while they cannot be read."""
+        rows: tuple[Any, ...] | None = getattr(cluster.samples, table.name)
+        if rows is None:
+            self.unreadable.setdefault(table.name, self.errors.get(table.name, f"{table.name} cannot be read"))
+        return rows or ()
+
+    def without_samples(self, table: Table, what: str, needs: str) -> Sentence:
+        """Say why there is no row of samples.
+
+        Args:
+            table: of the samples.
+            what: they are of.
+            needs: what it takes that there are any.
+        """
+        if not self.clusters:
+            return Sentence("no cluster has been observed")
+        if table.name in self.unreadable:
+            return Sentence(f"whether there are {what} is unknown: {table.name} cannot be read", Tone.WARNING)
+        return Sentence(f"no samples of {what}: {needs}; isrwatch doctor checks that")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,12 +202,13 @@ class Filter:
         Raises:
             ConfigurationError: a pattern fits nothing that there is.
         """
-        patterns = asked.question.filters.get(self.name)
+        patterns = asked.question.filters.get(self.name, ())
         if not patterns:
             return rows
-        known = [name for row in rows for name in self.names(row)] if self.known is None else self.known(asked)
-        if rows or self.known is not None:
-            refuse_unknown(patterns, known, self.name)
+        if self.known is not None:
+            refuse_unknown(patterns, self.known(asked), self.name)
+        elif rows:
+            refuse_unknown(patterns, (name for row in rows for name in self.names(row)), self.name)
         chosen = patterns_of(*patterns)
         return [row for row in rows if chosen(*self.names(row))]
 
@@ -232,16 +268,11 @@ def opened(tables: Tables, question: Question) -> Asked:
     Raises:
         ConfigurationError: a pattern of a cluster fits none, or the moment cannot be shown.
     """
-    unreadable: dict[str, str] = {}
-    moment = None
-    if question.at is None:
-        snapshot = tables.snapshot
-        if snapshot is None:
-            snapshot = _present(tables.folder, unreadable)
-        else:
-            unreadable |= {name: why for name, why in tables.unreadable.items() if name in STATE_TABLES}
+    errors, moment = dict(tables.unreadable), None
+    if question.at is not None:
+        snapshot, moment = _past(tables, question.at, errors)
     else:
-        snapshot, moment = _past(tables, question.at, unreadable)
+        snapshot = _present(tables.folder, errors) if tables.snapshot is None else tables.snapshot
     by_name = sorted(snapshot.clusters.values(), key=lambda each: each.name)
     known = (name for each in by_name for name in (each.name, each.cluster.cluster_id))
     refuse_unknown(question.clusters, known, "cluster")
@@ -251,30 +282,31 @@ def opened(tables: Tables, question: Question) -> Asked:
         for each in by_name
         if chosen(each.name, each.cluster.cluster_id)
     ]
-    return Asked(question=question, tables=tables, as_of=moment, clusters=clusters, unreadable=unreadable)
+    unreadable = {name: why for name, why in errors.items() if name in _STATE}
+    return Asked(
+        question=question, tables=tables, as_of=moment, clusters=clusters, unreadable=unreadable, errors=errors
+    )
 
 
-def _past(tables: Tables, at: str, unreadable: dict[str, str]) -> tuple[ReplicationSnapshot, AsOf]:
+def _past(tables: Tables, at: str, errors: dict[str, str]) -> tuple[ReplicationSnapshot, AsOf]:
     version, collected = as_of(tables.folder, at, Clock(tables.now)), UnreadableTables()
-    snapshot = state_as_of(tables.folder, version, collected)
+    snapshot = state_as_of(tables.folder, version, collected.add)
     if collected.sentences:
-        unreadable[BROKER_STATE_TABLE.name] = "; ".join(collected.sentences)
+        errors[BROKER_STATE_TABLE.name] = "; ".join(collected.sentences)
     return snapshot, AsOf(snapshot.read_at, version)
 
 
-def _present(folder: Place, unreadable: dict[str, str]) -> ReplicationSnapshot:
+def _present(folder: Place, errors: dict[str, str]) -> ReplicationSnapshot:
     """Read the present state from the tables that can be read."""
     reader = TablesReader(folder)
     try:
         snapshot = reader.refresh()
     except TableUnreadable as error:
         with suppress(TableUnreadable):
-            unreadable["partition_changes"] = str(error)
+            errors[PARTITION_CHANGES.name] = str(error)
             return reader.state_alone()
         raise
-    for status in reader.statuses:
-        if status.table in STATE_TABLES and status.error is not None:
-            unreadable[status.table] = status.error
+    errors |= {status.table: status.error for status in reader.statuses if status.error is not None}
     return snapshot
 
 

@@ -232,6 +232,10 @@ class ClusterDraft:
         for source in self._sources.values():
             self._watch(source)
 
+    def observe_until(self, moment: Micros) -> None:
+        """Let the cluster be observed up to a moment of the past, whatever was reported since."""
+        self._cluster = self._cluster._replace(watermark=moment, primary_watermark=moment)
+
     def put_source(
         self, state: SourceState, channel: str = Channel.REPLICATION.value, lag: SourceLag | None = None
     ) -> None:

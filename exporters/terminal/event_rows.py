@@ -14,8 +14,7 @@ from exporters.terminal.event_view import MOMENT_COLUMNS, event_fields, event_st
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from exporters.read_model.times import Clock
-    from exporters.terminal.output import Row, RowFormat
+    from exporters.terminal.output import Row
     from exporters.terminal.table_layout import Field
 
     Read = Callable[[int | None], Iterable[Row]]
@@ -38,7 +37,7 @@ class EventRows:
 
     rows: Callable[[Iterable[Row]], Iterable[Row]]
     newest: Callable[[Read, int | None], Iterable[Row]]
-    fields: Callable[[Iterable[Row], Clock, RowFormat], tuple[Field, ...]]
+    fields: Callable[..., tuple[Field, ...]]
     columns: tuple[str, ...]
     style: Callable[[Row], str]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from exporters.answers.event_text import as_event, style_of, subject, what, why
-from exporters.terminal.output import RowFormat
 from exporters.terminal.table_layout import WORDS, Field
 
 if TYPE_CHECKING:
@@ -22,19 +21,19 @@ MOMENT_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def event_fields(rows: Iterable[Row], clock: Clock, row_format: RowFormat) -> tuple[Field, ...]:
+def event_fields(rows: Iterable[Row], clock: Clock, *, is_line: bool) -> tuple[Field, ...]:
     """Return the columns of an event; a line for a pipe has the full time and the cluster.
 
     Args:
         rows: of a table; it has a column for the cluster if they are of more than one.
         clock: formats the times.
-        row_format: table, or lines.
+        is_line: of a line, not of a table.
     """
     zone = "local" if clock.local else "UTC"
     cluster = Field("cluster", lambda row: str(row["cluster"]))
     about = Field("subject", lambda row: subject(as_event(row)))
     cause = Field("cause", lambda row: why(as_event(row)), wraps=WORDS, below=1)
-    if row_format is RowFormat.TABLE:
+    if not is_line:
         return (
             Field(f"time ({zone})", lambda row: clock.short(row["occurred_not_after"])),
             *((cluster,) if len({row["cluster"] for row in rows}) > 1 else ()),
@@ -78,12 +77,11 @@ def row_of(group: EventGroup) -> Row:
     }
 
 
-def moment_fields(rows: Iterable[Row], clock: Clock, row_format: RowFormat) -> tuple[Field, ...]:
+def moment_fields(rows: Iterable[Row], clock: Clock, *, is_line: bool) -> tuple[Field, ...]:
     """Return the columns of what happened at one moment; the arguments are those of ``event_fields``."""
     zone = "local" if clock.local else "UTC"
-    is_table = row_format is RowFormat.TABLE
-    as_text = clock.short if is_table else clock.iso
-    has_cluster = not is_table or len({row["cluster"] for row in rows}) > 1
+    as_text = clock.iso if is_line else clock.short
+    has_cluster = is_line or len({row["cluster"] for row in rows}) > 1
     return (
         Field(f"time ({zone})", lambda row: as_text(row["occurred_not_after"])),
         *((Field("cluster", lambda row: str(row["cluster"])),) if has_cluster else ()),

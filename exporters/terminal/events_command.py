@@ -20,13 +20,13 @@ from exporters.terminal.options import (
     AsOfOption,
     ClusterOption,
     ConfigOption,
-    FormatOption,
     LocalOption,
+    OutputOption,
     TablesOption,
     TopicOption,
     folder_of,
 )
-from exporters.terminal.output import Row, RowFormat, RowOutput, output_of, until_closed
+from exporters.terminal.output import Row, RowOutput, output_of, until_closed
 from streaming.contracts.events import Cause, EventKind
 from streaming.errors import ConfigurationError
 
@@ -73,7 +73,7 @@ def events(  # noqa: PLR0913 - one parameter per option
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep following new events until Ctrl-C.")] = False,
     by_moment: ByMomentOption = False,
     as_of: AsOfOption = None,
-    row_format: FormatOption = None,
+    row_format: OutputOption = None,
     local: LocalOption = False,
     tables: TablesOption = None,
     config_file: ConfigOption = None,
@@ -96,7 +96,7 @@ def events(  # noqa: PLR0913 - one parameter per option
         since=None if since is None else clock.read(since),
         until=None if until is None else clock.read(until),
     )
-    output, unreadable = output_of(row_format, clock, in_pipe=RowFormat.LINES), UnreadableTables()
+    output, unreadable = output_of(row_format, clock, streams_in_pipe=True), UnreadableTables()
     if follow and as_of is not None:
         raise ConfigurationError("--follow shows new events and --as-of ends in the past; give one of the two")
     with until_closed():
@@ -117,9 +117,9 @@ def _read(
 
 
 def _print(rows: Iterable[Row], output: RowOutput, shown: EventRows) -> None:
-    is_table = output.format is RowFormat.TABLE
+    is_table = output.is_for_people and not output.is_stream
     listed = list(rows) if is_table else rows  # of anything else, rows are printed as they are read
-    fields = shown.fields(listed if is_table else (), output.clock, output.format)
+    fields = shown.fields(listed if is_table else (), output.clock, is_line=output.is_stream)
     output.print(listed, fields, shown.columns, shown.style)
     if is_table and not listed:
         output.say("no recorded event matches")
@@ -129,7 +129,7 @@ def _follow(folder: Place, selection: EventFilter, limit: int | None, output: Ro
     """Print line by line: the column widths of a table depend on rows that do not exist yet."""
     follower = EventFollower(folder, selection, limit, lambda gap: output.say(f"{gap}; reading the events again"))
     lines = output.in_lines()
-    fields = shown.fields((), output.clock, lines.format)
+    fields = shown.fields((), output.clock, is_line=True)
     for number, rows in enumerate(follower.forever()):
         lines.print(shown.rows(rows), fields, shown.columns, shown.style, heading=not number)
         lines.console.file.flush()

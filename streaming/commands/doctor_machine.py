@@ -224,7 +224,8 @@ def _links(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.settings import NO_LINKS
 
     url = settings.export.url
-    yield (Status.OK, f"export.url: alerts link to {url.rstrip('/')}/runbook") if url else (Status.SKIPPED, NO_LINKS)
+    links = f"export.url: alerts and boards link to {url.rstrip('/')}/incidents and {url.rstrip('/')}/runbook"
+    yield (Status.OK, links) if url else (Status.SKIPPED, NO_LINKS)
 
 
 _PROTECTIONS: Final = ("TLS", "certificates of clients", "logins")

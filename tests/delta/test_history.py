@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporters.read_model.state_as_of import state_as_of
+from exporters.read_model.past import state_as_of
 from exporters.read_model.times import Clock
 from exporters.read_model.versions import as_of, committed_at, oldest_known
 from streaming.changes.fold import fold

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from exporters.read_model.past import state_as_of
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.state_as_of import state_as_of
 from tests.exporters.histories import History, logs, play, polls
 from tests.exporters.meaning import compare_with_tables, meaning
 from tests.plugins.derived import shard_of

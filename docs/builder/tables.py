@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.columns import EVENT
-from streaming.contracts.state import BROKER_STATE, CLUSTER_STATE, PARTITION_STATE, SOURCE_STATE
+from exporters.terminal.tables_command import STRUCTS, flat, type_name
 from streaming.contracts.tables import TABLES
 
 if TYPE_CHECKING:
@@ -13,19 +12,9 @@ if TYPE_CHECKING:
 
     from streaming.contracts.columns import Column, Table
 
-    Type = str | tuple[Column, ...] | list[tuple[Column, ...]]
-
-# Structs that are documented once, under a name of their own.
-STRUCTS: Final = {
-    "state of a partition": PARTITION_STATE,
-    "state of a broker": BROKER_STATE,
-    "state of a cluster": CLUSTER_STATE,
-    "progress of a source": SOURCE_STATE,
-    "event": EVENT,
-}
 _HEAD: Final = """# Tables
 
-Rendered from the definitions in `streaming/contracts` by `isrwatch tables --format markdown`.
+Rendered from the definitions in `streaming/contracts` by `python -m docs.builder references`.
 All times are UTC. A column that is not marked "always" may be null: null is unknown, or does not apply.
 """
 
@@ -35,28 +24,6 @@ def markdown() -> str:
     tables = [part for table in TABLES.values() for part in _table(table)]
     structs = [part for name, columns in STRUCTS.items() for part in (f"\n## Struct: {name}\n", *_columns(columns))]
     return "\n".join([_HEAD, *_contents(), *tables, *structs]) + "\n"
-
-
-def type_name(plain: Type) -> str:
-    """Return the SQL name of a type.
-
-    >>> type_name("int[]")
-    'array<int>'
-    """
-    if isinstance(plain, str):
-        return f"array<{plain.removesuffix('[]')}>" if plain.endswith("[]") else plain
-    if isinstance(plain, list):
-        return f"array<{type_name(plain[0])}>"
-    return next((f"struct: {name}" for name, columns in STRUCTS.items() if columns == plain), "struct")
-
-
-def flat(columns: tuple[Column, ...], prefix: str = "") -> Iterator[tuple[str, Column]]:
-    """Yield each column with its path, and after it the fields of its struct unless ``STRUCTS`` has it."""
-    for column in columns:
-        yield prefix + column.name, column
-        inner = column.type[0] if isinstance(column.type, list) else column.type
-        if not isinstance(inner, str) and inner not in STRUCTS.values():
-            yield from flat(inner, f"{prefix}{column.name}{'[]' if isinstance(column.type, list) else ''}.")
 
 
 def _contents() -> Iterator[str]:

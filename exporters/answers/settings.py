@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from exporters.read_model.cluster_samples import BrokerFeatureRow, BrokerSettingsRow, TopicSettingsRow
-from exporters.read_model.event_filter import matches_topic
+from exporters.answers.answer import Row, Sentence
+from exporters.answers.subject import OF_SAMPLES, Asked, Filter, Subject
 from exporters.read_model.sampled_settings import feature_levels, throttles_left
 from exporters.read_model.times import SECOND
 from streaming.contracts.durability import WORST_FIRST, TopicDurability, Weakness, is_in_one_rack, versions_of
@@ -17,16 +16,12 @@ from streaming.contracts.registrations import Registration, blockers, blocks, un
 from streaming.contracts.sample_tables import BROKER_FEATURES, BROKER_SETTINGS, TOPIC_SETTINGS
 from streaming.contracts.settings import UNCLEAN, disagreements
 from streaming.contracts.words import brokers_in_words
-from streaming.delta.log.queries import columns_of, open_ours, rows_as, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from exporters.read_model.cluster_samples import BrokerFeatureRow, BrokerSettingsRow, TopicSettingsRow
     from exporters.read_model.snapshot import ClusterSnapshot
-    from streaming.contracts.columns import Table
-    from streaming.delta.store.place import Place
-
-    Row = dict[str, Any]
 
 THROTTLE: Final = "throttle_left_behind"
 MIXED_VERSIONS: Final = "mixed_versions"
@@ -68,37 +63,34 @@ class UnsafeSetting(NamedTuple):
         return self.topic or ("cluster" if self.broker is None else f"broker {self.broker}")
 
 
-def settings_by_cluster(folder: Place) -> dict[str, SampledSettings]:
-    """Read the samples of every cluster, by its id."""
-    by_cluster: dict[str, SampledSettings] = defaultdict(lambda: SampledSettings([], [], []))
-    for number, (table, row) in enumerate(_SAMPLED):
-        rows = select(open_ours(folder, table), table)
-        columns = columns_of(rows, ("cluster_id", *row._fields))
-        for cluster_id, sample in zip(columns["cluster_id"], rows_as(row, columns, rows.num_rows), strict=True):
-            by_cluster[cluster_id][number].append(sample)
-    return by_cluster
-
-
-def setting_rows(
-    cluster: ClusterSnapshot, settings: SampledSettings, topics: Sequence[str], now: int
-) -> Iterator[dict[str, Any]]:
-    """Return a row for each finding.
-
-    Args:
-        cluster: its partitions, brokers and racks.
-        settings: of it.
-        topics: patterns of names; with any, only what is found of these topics.
-        now: UTC microseconds; the age of the samples is measured from it.
-    """
-    for each in findings(cluster, settings):
-        if not topics or (each.topic is not None and matches_topic(each.topic, tuple(topics))):
+def setting_rows(asked: Asked) -> Iterator[Row]:
+    """Return a row for each finding."""
+    for cluster, _ in asked.clusters:
+        for each in findings(cluster, _sampled(asked, cluster)):
             yield {
                 "cluster_id": cluster.cluster.cluster_id,
                 "cluster": cluster.name,
                 "subject": each.subject,
-                **{name: getattr(each, name) for name in ("topic", "broker", "finding", "reason", "fix")},
-                "sample_age_seconds": max(0, now - each.at) / SECOND,
+                **{name: getattr(each, name) for name in _OF_FINDING},
+                OF_SAMPLES: max(0, asked.now - each.at) / SECOND,
             }
+
+
+def _sampled(asked: Asked, cluster: ClusterSnapshot) -> SampledSettings:
+    return SampledSettings(*([*asked.sampled(cluster, table)] for table in _SAMPLED))
+
+
+def said_of_settings(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
+    """Say of which cluster there are no samples; or that nothing is wrong."""
+    blind = [cluster for cluster, _ in asked.clusters if not any(_sampled(asked, cluster))]
+    if not asked.clusters:
+        yield Sentence("no cluster has been observed")
+    for cluster in blind:
+        yield asked.without_samples(
+            TOPIC_SETTINGS, f"settings of cluster {cluster.name}", "the collector asks every collect.config_interval"
+        )
+    if not rows and len(blind) < len(asked.clusters):
+        yield Sentence("nothing is wrong with the settings")
 
 
 def findings(cluster: ClusterSnapshot, settings: SampledSettings) -> list[UnsafeSetting]:
@@ -186,11 +178,7 @@ def _topics(topics: Sequence[str]) -> str:
     return f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}"
 
 
-_SAMPLED: Final[tuple[tuple[Table, type[Any]], ...]] = (
-    (TOPIC_SETTINGS, TopicSettingsRow),
-    (BROKER_SETTINGS, BrokerSettingsRow),
-    (BROKER_FEATURES, BrokerFeatureRow),
-)
+_SAMPLED: Final = (TOPIC_SETTINGS, BROKER_SETTINGS, BROKER_FEATURES)
 _COUNTS: Final = {
     MIN_ISR: "of a topic that does not set it, that of each leader counts",
     UNCLEAN: "that of the active controller counts",
@@ -201,3 +189,29 @@ _FIX_ALIKE: Final = "set {key} alike on every node"
 _LEFT: Final = ", though nothing is being reassigned"
 _FIX_TOPIC: Final = "delete leader. and follower.replication.throttled.replicas of the topic (kafka-configs)"
 _FIX_BROKER: Final = "delete leader. and follower.replication.throttled.rate of the broker (kafka-configs)"
+
+
+def _subjects(asked: Asked) -> Iterator[str]:
+    """Yield what has settings."""
+    yield "cluster"
+    for cluster, _ in asked.clusters:
+        yield from (topic.topic for topic in cluster.topics.values())
+        yield from (f"broker {number}" for number in cluster.known_brokers())
+
+
+_OF_FINDING: Final = ("topic", "broker", "finding", "reason", "fix")
+SETTINGS: Final = Subject(
+    name="settings",
+    help="Show unsafe settings and how to fix them.",
+    filters=(
+        Filter(
+            name="subject",
+            help="Topic, 'orders-*', 'broker 3', or cluster.",
+            names=lambda row: (row["subject"],),
+            known=_subjects,
+        ),
+    ),
+    columns=("cluster_id", "cluster", "subject", *_OF_FINDING, OF_SAMPLES),
+    rows=setting_rows,
+    said=said_of_settings,
+)

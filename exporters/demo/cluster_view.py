@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
+from exporters.answers.brokers import state_name
 from exporters.read_model.times import span
+from exporters.terminal.columns import STATE_STYLES, broker_style
 from streaming.contracts.health import AT_MIN_ISR, DISKLESS, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
 
 if TYPE_CHECKING:
     from exporters.read_model.snapshot import ClusterSnapshot
-    from streaming.contracts.state import BrokerState
 
 STATES: Final = {
     PARTITIONS: "partitions",
@@ -22,10 +23,8 @@ STATES: Final = {
     OFFLINE: "offline",
     DISKLESS: "diskless",
 }
-STATE_STYLES: Final = {UNDER_REPLICATED: "yellow", AT_MIN_ISR: "yellow", UNDER_MIN_ISR: "red", OFFLINE: "bold red"}
 _SELDOM: Final = frozenset({AT_MIN_ISR, DISKLESS})
 """Said only where there are any."""
-BROKER_STYLES: Final = {"fenced": "red", "shutting down": "yellow", "active": "green"}
 
 
 def heading(cluster: ClusterSnapshot, now: int) -> Text:
@@ -66,38 +65,12 @@ def brokers_of(cluster: ClusterSnapshot) -> Table:
     table = Table("broker", "state", "leads", "in sync", box=None, header_style="dim", pad_edge=False)
     counts = cluster.counts
     for number in cluster.known_brokers():
-        state, style = broker_state(cluster, number)
+        state = state_name(cluster, number)
         in_sync, hosted = counts.in_sync.get(number, 0), counts.hosted.get(number, 0)
         table.add_row(
             str(number),
-            Text(state, style=style),
+            Text(state, style=broker_style(state)),
             f"{counts.led.get(number, 0):,}",
             Text(f"{in_sync:,} of {hosted:,}", style="yellow" if in_sync < hosted else ""),
         )
     return table
-
-
-def broker_state(cluster: ClusterSnapshot, broker: int) -> tuple[str, str]:
-    """Return the state of a broker and its colour."""
-    state = _state_name(cluster, cluster.brokers.get(broker))
-    return state, broker_style(state)
-
-
-def broker_style(state: str) -> str:
-    """Return the colour of a broker's state."""
-    return BROKER_STYLES.get(state, "dim")
-
-
-def _state_name(cluster: ClusterSnapshot, broker: BrokerState | None) -> str:
-    if broker is None:
-        return "unknown"
-    registered = cluster.is_registered(broker)
-    if not registered:
-        return "not listed" if registered is None else "unregistered"
-    if broker.is_fenced:
-        return "fenced"
-    if broker.is_shutting_down:
-        return "shutting down"
-    if broker.is_unseen:
-        return "unseen"
-    return "unknown" if broker.is_fenced is None else "active"

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from rich.console import RenderableType
 
+from exporters.answers.brokers import state_name
+from exporters.demo import cluster_view
 from exporters.read_model.snapshot import ClusterSnapshot, ClusterTotals, PartitionCounts
-from exporters.terminal import live_view
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState
 from streaming.terminal import Terminal
@@ -44,7 +45,7 @@ def cluster() -> ClusterSnapshot:
 
 
 def pictured(of: ClusterSnapshot) -> list[str]:
-    parts = (live_view.heading(of, NOW), live_view.totals(of), live_view.brokers_of(of))
+    parts = (cluster_view.heading(of, NOW), cluster_view.totals(of), cluster_view.brokers_of(of))
     return "".join(map(shown, parts)).splitlines()
 
 
@@ -71,25 +72,25 @@ def test_a_polled_broker_is_fenced_while_it_has_replicas_and_then_no_more_than_n
             cluster=ClusterState("c", "kafka", primary_source=SourceKind.POLL),
             counts=PartitionCounts(hosted={1: 1200, 2: hosted}),
         )
-        states.append([live_view.broker_state(polled, broker)[0] for broker in (1, 2)])
+        states.append([state_name(polled, broker) for broker in (1, 2)])
     assert states == [["active", "fenced"], ["active", "not listed"]]
 
 
 def test_a_broker_that_can_only_be_seen_in_isrs_is_unseen_and_neither_unknown_nor_fenced() -> None:
     one = cluster()
     polled = replace(one, brokers={1: one.brokers[1]._replace(is_unseen=True)})
-    assert live_view.broker_state(polled, 1)[0] == "unseen"
+    assert state_name(polled, 1) == "unseen"
 
 
 def test_before_the_first_observation_the_heading_says_so() -> None:
     assert "cluster kafka  no data yet" in shown(
-        live_view.heading(ClusterSnapshot(cluster=ClusterState("c", "kafka")), NOW)
+        cluster_view.heading(ClusterSnapshot(cluster=ClusterState("c", "kafka")), NOW)
     )
 
 
 def test_what_depends_on_an_unknown_min_isr_is_a_question_mark_and_not_green() -> None:
     counts = PartitionCounts(states={"partitions": 3, "unknown_min_isr": 3})
-    text = live_view.heading(replace(cluster(), counts=counts), NOW)
+    text = cluster_view.heading(replace(cluster(), counts=counts), NOW)
     assert text.plain.endswith("offline 0  under min ISR ?  at min ISR ?  under-replicated 0 of 3")
     assert [text.plain[span.start : span.end] for span in text.spans if span.style == "green"] == ["0", "0"]
 
@@ -97,17 +98,17 @@ def test_what_depends_on_an_unknown_min_isr_is_a_question_mark_and_not_green() -
 def test_the_heading_of_a_large_cluster_fits_100_columns_and_begins_with_what_counts_most() -> None:
     states = {"partitions": 12_345, "under_replicated": 1_234, "at_min_isr": 12, "under_min_isr": 9, "offline": 3}
     large = replace(cluster(), counts=PartitionCounts(states=states))
-    text = live_view.heading(large, NOW).plain
+    text = cluster_view.heading(large, NOW).plain
     assert text.split("  ")[2:5] == ["offline 3", "under min ISR 9", "at min ISR 12"]
     healthy = replace(
         cluster(),
         counts=PartitionCounts(states={"partitions": 12_345}),
         cluster=ClusterState("c", "warehouse-of-the-south", primary_watermark=NOW - 12_500_000),
     )
-    assert [len(each) for each in (text, live_view.heading(healthy, NOW).plain) if len(each) > 100] == []
+    assert [len(each) for each in (text, cluster_view.heading(healthy, NOW).plain) if len(each) > 100] == []
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [(False, True), (True, False)])
 def test_what_puts_data_at_risk_is_red(*, no_color: bool, coloured: bool) -> None:
-    text = shown(live_view.heading(cluster(), NOW), force_terminal=True, color_system="standard", no_color=no_color)
+    text = shown(cluster_view.heading(cluster(), NOW), force_terminal=True, color_system="standard", no_color=no_color)
     assert ("\x1b[1;31m2\x1b[0m" in text) is coloured

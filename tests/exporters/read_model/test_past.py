@@ -1,0 +1,130 @@
+"""Moments of the past: their state is that of the rows that had occurred, and each change is met once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from exporters.read_model.draft import SnapshotDraft
+from exporters.read_model.past import MomentRefused, Past, Scope
+from exporters.read_model.snapshot import ReplicationSnapshot
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.log.queries import plain
+from streaming.delta.state import apply_changes
+from tests.exporters.histories import History, logs, play, polls
+
+NOW = 1_900_000_000_000_000
+
+
+@pytest.fixture(scope="module", params=[logs, polls], ids=lambda sources: str(sources.__name__))
+def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Days of clusters with topics that are deleted and made again, read by several sources."""
+    made = play(tmp_path_factory.mktemp("tables"), request.param(1), Random(1), lambda _: None)
+    made.project()
+    return made
+
+
+@pytest.fixture(scope="module")
+def rows(history: History) -> pa.Table:
+    """Every row of the change log, in order."""
+    return pa.concat_tables(part for _, part in ChangeReader(history.tables / "partition_changes").poll())
+
+
+def past_of(history: History) -> Past:
+    return Past(history.tables, lambda: NOW)
+
+
+def folded(rows: pa.Table, at: int) -> dict[str, dict[str, Any]]:
+    """Apply every row that had occurred, one by one."""
+    draft = SnapshotDraft(ReplicationSnapshot())
+    for place, moment in enumerate(plain(rows)["occurred_not_after"].to_pylist()):
+        if moment <= at:
+            apply_changes(draft, rows.slice(place, 1))
+    return comparable(draft.finish(0, at, 0))
+
+
+def comparable(snapshot: ReplicationSnapshot) -> dict[str, dict[str, Any]]:
+    """Leave out what depends on how far sources came, and how often brokers were removed, which is not kept."""
+    return {
+        cluster_id: {
+            "cluster": each.cluster._replace(watermark=None, primary_watermark=None),
+            "tombstones": dict(each.tombstones), "brokers": dict(each.brokers),
+            "totals": each.totals, "counts": each.counts.states, "led": each.counts.led,
+            "topics": {key: (topic.topic, dict(topic.partitions)) for key, topic in each.topics.items()},
+        }
+        for cluster_id, each in snapshot.clusters.items()
+    }  # fmt: skip
+
+
+def moments_of(rows: pa.Table) -> list[int]:
+    return sorted({*plain(rows)["occurred_not_after"].to_pylist()})
+
+
+def test_at_any_moment_the_state_is_that_of_the_rows_that_had_occurred(history: History, rows: pa.Table) -> None:
+    past = past_of(history)
+    oldest, newest = past.range() or (0, 0)
+    for at in Random(2).sample([each for each in moments_of(rows) if oldest <= each <= newest], 12):
+        assert comparable(past.snapshot(at)) == folded(rows, at)
+        assert comparable(past.snapshot(at + 1 if at < newest else at)) == folded(rows, at)
+
+
+def test_the_walk_meets_each_moment_of_a_change_once_and_back(history: History, rows: pa.Table) -> None:
+    past = past_of(history)
+    oldest, newest = past.range() or (0, 0)
+    expected = {
+        moment
+        for moment, subject, events in zip(
+            *(plain(rows)[name].to_pylist() for name in ("occurred_not_after", "subject", "events")), strict=True
+        )
+        if (subject in {"partition", "broker"} or events) and oldest <= moment <= newest
+    }
+    walked, at = [], oldest - 1
+    while (following := past.next(at)) is not None:
+        walked.append(at := following)
+    assert walked == sorted(expected)
+    back = []
+    at = newest + 1
+    while (before := past.previous(at)) is not None:
+        back.append(at := before)
+    assert back == walked[::-1]
+
+
+def test_a_moment_that_is_not_recorded_is_refused_with_what_is(history: History) -> None:
+    past = past_of(history)
+    oldest, newest = past.range() or (0, 0)
+    for at in (oldest - 1_000, newest + 1_000):
+        with pytest.raises(
+            MomentRefused, match=r"^nothing is recorded of 20\S+Z: give a moment from 20\S+Z to 20\S+Z$"
+        ):
+            past.snapshot(at)
+    assert past.previous(oldest) is None
+    assert past.next(newest) is None
+
+
+def test_without_tables_nothing_can_be_shown(tmp_path: Path) -> None:
+    past = Past(tmp_path)
+    assert (past.range(), past.previous(NOW), past.next(0)) == (None, None, None)
+    with pytest.raises(MomentRefused, match="has no rows yet"):
+        past.snapshot(NOW)
+
+
+def test_a_page_is_walked_by_its_own_changes(history: History, rows: pa.Table) -> None:
+    past = past_of(history)
+    topics = Counter(name for name in rows["topic"].to_pylist() if name is not None)
+    (topic, _), *_ = topics.most_common()
+    of = Scope(rows["cluster_id"][0].as_py(), topic, 0)
+    at, walked = 0, list[int]()
+    while (following := past.next(at, of)) is not None:
+        walked.append(at := following)
+    mine = [
+        row["occurred_not_after"]
+        for row in plain(rows.select(["cluster_id", "topic", "partition", "occurred_not_after"])).to_pylist()
+        if (row["cluster_id"], row["topic"], row["partition"]) == of[:3]
+    ]
+    assert walked == sorted({*mine})
+    assert past.next(0, Scope(topic="no such topic's name")) is None
