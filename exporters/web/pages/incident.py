@@ -217,7 +217,7 @@ def incident_page(
         level=level,
         kind=words_of(row["incident_class"]),
         state=state,
-        summary=str(row["summary"]),
+        summary=_headline(row),
         next_step=row["next_step"],
         consequence=row["consequence"],
         facts=tuple(_facts(inputs, row, parts, cluster)),
@@ -238,6 +238,14 @@ def incident_page(
         opened_at=row["opened_at"],
         closed_at=row["closed_at"],
     )
+
+
+def _headline(row: Row) -> str:
+    """Return its sentence without what the page says below it: what it means, and what to do."""
+    headline = str(row["summary"])
+    for said in (row["next_step"], row["consequence"]):
+        headline = headline.removesuffix(f"; {said}")
+    return headline
 
 
 def _shown_name(inputs: Inputs, cluster_id: str, name: str) -> str:
