@@ -123,8 +123,12 @@ def counts_of(cluster: ClusterSnapshot) -> Counts:
         return Counts()
     registered = [each for each in cluster.brokers.values() if cluster.is_registered(each)]
     fenced = sum(bool(each.is_fenced) for each in registered) if registered else None
-    states = (health.OFFLINE, health.UNDER_MIN_ISR, health.AT_MIN_ISR)
-    return Counts(*map(cluster.counts.in_state, states), fenced)
+    return Counts(
+        offline=cluster.counts.in_state(health.OFFLINE),
+        under_min_isr=cluster.counts.in_state(health.UNDER_MIN_ISR),
+        at_min_isr=cluster.counts.in_state(health.AT_MIN_ISR),
+        fenced=fenced,
+    )
 
 
 def ongoing_incidents(cluster: ClusterSnapshot) -> list[Row]:

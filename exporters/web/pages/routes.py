@@ -10,19 +10,29 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
-from exporters.answers.links import PageKind, Target, relative, target_of
+from exporters.answers.incidents import report
+from exporters.answers.links import MARKDOWN, PageKind, Target, incident, relative, target_of
+from exporters.answers.post_mortem import markdown
+from exporters.answers.subject import Limits, Tables
+from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import NO_TABLE
+from exporters.web.pages.broker import broker_page
+from exporters.web.pages.cluster import cluster_page
 from exporters.web.pages.fleet import fleet_page
+from exporters.web.pages.group import groups_page
+from exporters.web.pages.incident import found_incident, incident_page, read_history
+from exporters.web.pages.incidents import incidents_page
 from exporters.web.pages.page import Inputs, Page, PageMoved, PageRefused, PageSettings, refusal, rendered
+from exporters.web.pages.topic import topic_page
+from streaming.web.responses import lines_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.types import Scope
 
     from exporters.read_model.incident_archive import IncidentArchive
@@ -42,8 +52,22 @@ PATTERNS: Final = {
 _AT: Final = "at"
 _LOG: Final = logging.getLogger(__name__)
 PAGES: Final[Mapping[PageKind, Callable[[Inputs, Target], Page]]] = {
-    PageKind.FLEET: lambda inputs, _: fleet_page(inputs)
+    PageKind.FLEET: lambda inputs, _: fleet_page(inputs),
+    PageKind.CLUSTER: lambda inputs, target: cluster_page(inputs, target.cluster),
+    PageKind.BROKER: lambda inputs, target: broker_page(inputs, target.cluster, int(target.name)),
+    PageKind.TOPIC: lambda inputs, target: topic_page(inputs, target.cluster, target.name),
+    PageKind.GROUPS: lambda inputs, target: groups_page(inputs, target.cluster),
+    PageKind.INCIDENTS: lambda inputs, _: incidents_page(inputs),
+    PageKind.INCIDENT: lambda inputs, target: _incident(inputs, target.name),
 }
+
+
+def _incident(inputs: Inputs, any_id: str) -> Page:
+    if inputs.archive is None:
+        raise PageRefused(503, "there is no archive of incidents")
+    row = found_incident(inputs, inputs.archive, any_id)
+    history = read_history(inputs.archive, row)
+    return incident_page(inputs, row, history, inputs.archive.neighbours(row), inputs.archive.parts(row))
 
 
 class PageRoute(Route):
@@ -94,7 +118,10 @@ class PageRoutes:
 
     def routes(self) -> list[PageRoute]:
         """Assign the paths; they stand before all others."""
-        return [PageRoute(kind, self.respond) for kind in PAGES]
+        return [
+            *(PageRoute(kind, self.respond) for kind in PAGES),
+            PageRoute(PageKind.INCIDENT_MARKDOWN, self.respond_in_markdown),
+        ]
 
     def respond(self, request: Request) -> Response:
         """Respond with a page; with a sentence and what there is instead, if it cannot be shown."""
@@ -106,6 +133,33 @@ class PageRoutes:
             return HTMLResponse(rendered(refusal(refused, inputs)), refused.status)
         except PageMoved as moved:
             return RedirectResponse(relative(moved.path, inputs.path))
+
+    def respond_in_markdown(self, request: Request) -> Response:
+        """Respond with the post-mortem of an incident."""
+        target: Target = request.path_params["target"]
+        inputs = self._inputs(request)
+        try:
+            return Response(self._post_mortem(inputs, target.name), media_type="text/markdown; charset=utf-8")
+        except PageRefused as refused:
+            return lines_response([refused.sentence], refused.status)
+        except PageMoved as moved:
+            return RedirectResponse(relative(moved.path + MARKDOWN, inputs.path))
+
+    def _post_mortem(self, inputs: Inputs, any_id: str) -> str:
+        if inputs.archive is None or self._refresher.snapshot.version == NO_TABLE:
+            raise PageRefused(503, self._refresher.why_not_ready())
+        row = found_incident(inputs, inputs.archive, any_id)
+        limits = Limits(stale_after=self._settings.stale_after, oldest_ages={}, poll_intervals={})
+        tables = Tables(
+            folder=self._refresher.tables,
+            limits=limits,
+            now=inputs.now,
+            snapshot=inputs.snapshot,
+            unreadable=inputs.unreadable,
+            archive=inputs.archive,
+        )
+        own = inputs.installations.url.rstrip("/")
+        return markdown(report(tables, row["incident_id"], own + incident(shown_id(row)) if own else None))
 
     def _page(self, inputs: Inputs, target: Target) -> Page:
         if self._refresher.snapshot.version == NO_TABLE and target.kind is not PageKind.FLEET:
@@ -125,4 +179,5 @@ class PageRoutes:
             problems=tuple(self._problems()),
             query={name: given.getlist(name) for name in given if name != _AT},
             requested_at=now,
+            installations=request.app.state.installations,
         )
