@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from dashboards.promql import of_variable, quoted
 from exporters.metrics.exporter_metrics import metrics_path
 from exporters.metrics.text import line
-from exporters.read_model.moments import Clock
+from exporters.read_model.times import Clock
 from exporters.terminal.output import RowFormat, RowOutput
 from exporters.terminal.table_layout import SENTENCE, Field
 from exporters.web.command import LogFormat, LogLevel, configure

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.answers.answer import Row, Sentence, Tone
 from exporters.answers.subject import FRESHNESS, Asked, Filter, Subject
-from exporters.read_model.moments import SECOND, Clock, span
 from exporters.read_model.snapshot import BrokerAdvice
+from exporters.read_model.times import SECOND, Clock, span
 from streaming.contracts.health import OFFLINE, UNDER_MIN_ISR, states_of
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.liveness import FRESH, SESSION_TIMEOUT_MS, Liveness, advice, agent_samples, liveness_of

@@ -12,7 +12,7 @@ from exporters.answers.partitions import TOPIC_HELP
 from exporters.answers.subject import OF_SAMPLES, Asked, Filter, Subject
 from exporters.read_model.event_filter import matches_topic
 from exporters.read_model.group_sums import GroupTrouble, summed, troubles
-from exporters.read_model.moments import SECOND, Clock
+from exporters.read_model.times import SECOND, Clock
 from streaming.contracts.group_readers import GroupOffsetsRow
 from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
 

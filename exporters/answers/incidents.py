@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from exporters.answers import links
 from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Row, Sentence, Tone, refuse_unknown
 from exporters.answers.event_groups import by_moment
 from exporters.answers.event_text import as_event
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_archive import IncidentArchive, groups_beyond, read_names
 from exporters.read_model.incident_ids import shown_id
-from exporters.read_model.moments import SECOND, Clock, span
 from exporters.read_model.snapshot import is_recovered
+from exporters.read_model.times import SECOND, Clock, span
 from exporters.read_model.unreadable import UnreadableTables
 from streaming.contracts.events import IncidentClass
 from streaming.contracts.sample_tables import GROUP_OFFSETS
@@ -139,9 +140,9 @@ def _none(closed: int, question: Question) -> Sentence:
         return Sentence("no incident was open then")
     if question.everything or question.filters.get("since") or question.filters.get("until"):
         chosen = bool(question.filters or question.clusters)
-        return Sentence("no incident is of these" if chosen else "no incident has been recorded")
+        return Sentence("no incident matches" if chosen else "no incident has been recorded")
     more = f"; {closed:,} closed, --all shows them" if closed else ""
-    return Sentence(f"no open incidents{' of these' * bool(question.filters or question.clusters)}{more}")
+    return Sentence(f"no open incidents{' match' * bool(question.filters)}{more}")
 
 
 # One incident.
@@ -206,13 +207,13 @@ class IncidentReport:
         return told[0].text if told else None
 
 
-def report(tables: Tables, any_id: str, url: str | None = None) -> IncidentReport:
+def report(tables: Tables, any_id: str, url: str = "") -> IncidentReport:
     """Return everything about the incident that an id finds.
 
     Args:
         tables: where it comes from.
         any_id: short, under any name of its cluster, or the beginning of a long one.
-        url: address of the page of an incident, in which ``{}`` is its id; None while that is not known.
+        url: address of the exporter as others reach it (``export.url``); "" while that is not known.
 
     Raises:
         IncidentUnknown: there is none, or several long ids begin so.
@@ -237,7 +238,7 @@ def report(tables: Tables, any_id: str, url: str | None = None) -> IncidentRepor
         is_whole=changes.is_complete and len(moments) <= MOST_MOMENTS,
         work=work,
         freshness=freshness[0] if freshness else None,
-        url=url and url.format(shown_id(row)),
+        url=url.rstrip("/") + links.incident(shown_id(row)) if url else None,
         now=tables.now,
         unreadable={INCIDENTS.name: "; ".join(unreadable.sentences)} if unreadable.sentences else {},
     )

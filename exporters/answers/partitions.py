@@ -9,8 +9,8 @@ from exporters.answers.answer import Row, Sentence
 from exporters.answers.brokers import announced_work
 from exporters.answers.subject import FRESHNESS, Asked, Filter, Subject
 from exporters.read_model.conditions import announced_brokers
-from exporters.read_model.moments import SECOND
 from exporters.read_model.snapshot import ClusterTotals, PartitionCounts
+from exporters.read_model.times import SECOND
 from streaming.contracts.health import (
     AT_MIN_ISR,
     DISKLESS,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers.incidents import closed, suspects
 from exporters.read_model.incident_ids import shown_id
-from exporters.read_model.moments import Clock
+from exporters.read_model.times import Clock
 from streaming.escapes import printable
 
 if TYPE_CHECKING:

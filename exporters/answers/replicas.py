@@ -12,7 +12,7 @@ from exporters.answers.brokers import BROKER_FILTER
 from exporters.answers.partitions import TOPIC_FILTER
 from exporters.answers.subject import FRESHNESS, OF_SAMPLES, Asked, Subject
 from exporters.read_model.cluster_samples import bytes_to_go, is_reassigned, replicas_to_go
-from exporters.read_model.moments import SECOND, span
+from exporters.read_model.times import SECOND, span
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS
 from streaming.delta.log.queries import open_ours, plain, select
 from streaming.name_patterns import patterns_of

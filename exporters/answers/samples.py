@@ -11,7 +11,7 @@ from exporters.answers.replicas import ages_of
 from exporters.answers.subject import OF_SAMPLES, Asked, Filter, Subject
 from exporters.metrics.quorum import looked_at
 from exporters.read_model.cluster_samples import behind_seconds, member_of
-from exporters.read_model.moments import SECOND
+from exporters.read_model.times import SECOND
 from streaming.contracts.health import is_late, lag
 from streaming.contracts.quorum_members import replaced, replaced_sentence
 from streaming.contracts.sample_tables import BROKER_METRICS, QUORUM_MEMBERS, TRANSACTIONS

@@ -256,3 +256,17 @@ def _quoted(said: object) -> str:
     """Return what others said as part of a sentence."""
     text = printable(str(said)).strip() or type(said).__name__
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
+
+
+def ask(server: Server, subject: str, question: Question) -> Answer:
+    """Ask an exporter what :meth:`exporters.answers.subject.Subject.answer` would answer there.
+
+    Raises:
+        ConfigurationError: the server refuses the question.
+        ConnectionRefused: it does not answer.
+    """
+    chosen = {"cluster": question.clusters, **question.filters}
+    parameters = [(name, pattern) for name, patterns in chosen.items() for pattern in patterns]
+    parameters += [("all", "true")] * question.everything
+    parameters += [] if question.at is None else [("at", question.at)]
+    return Answer.from_json(json.dumps(server.document(f"answers/{subject}", parameters)))

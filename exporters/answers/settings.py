@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exporters.answers.answer import Row, Sentence
 from exporters.answers.subject import OF_SAMPLES, Asked, Filter, Subject
-from exporters.read_model.moments import SECOND
 from exporters.read_model.sampled_settings import feature_levels, throttles_left
+from exporters.read_model.times import SECOND
 from streaming.contracts.durability import WORST_FIRST, TopicDurability, Weakness, is_in_one_rack, versions_of
 from streaming.contracts.health import replication_factor
 from streaming.contracts.observations import MIN_ISR

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Question, Row, Sentence, Tone, refuse_unknown
 from exporters.metrics.sample_ages import oldest_ages
-from exporters.read_model.moments import SECOND, Clock
 from exporters.read_model.past import state_as_of
 from exporters.read_model.reader import TablesReader
+from exporters.read_model.times import SECOND, Clock
 from exporters.read_model.unreadable import UnreadableTables
 from exporters.read_model.versions import as_of
 from streaming.cluster_settings import each_cluster

@@ -15,8 +15,8 @@ from exporters.backtest.replay import begins_at, replayed
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
 from exporters.read_model.conditions import ConditionSettings
-from exporters.read_model.moments import Clock
 from exporters.read_model.snapshot import SECOND
+from exporters.read_model.times import Clock
 from exporters.terminal.options import ConfigOption, LocalOption, OutputOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowOutput, output_of, until_closed
 from exporters.terminal.table_layout import WORDS, Field

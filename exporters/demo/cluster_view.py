@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from exporters.answers.brokers import state_name
-from exporters.read_model.moments import span
+from exporters.read_model.times import span
 from exporters.terminal.columns import STATE_STYLES, broker_style
 from streaming.contracts.health import AT_MIN_ISR, DISKLESS, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
 

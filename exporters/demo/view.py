@@ -9,13 +9,14 @@ from rich.text import Text
 
 from exporters.answers.event_groups import by_moment
 from exporters.answers.event_text import clock
-from exporters.answers.incidents import incident_style, lasted, suspects
+from exporters.answers.incidents import lasted, suspects
 from exporters.demo.cluster_view import brokers_of, heading, totals
 from exporters.demo.risk import AT_RISK, counted
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.incident_ids import shown_id
-from exporters.read_model.moments import Clock
 from exporters.read_model.snapshot import is_recovered
+from exporters.read_model.times import Clock
+from exporters.terminal.incidents_command import incident_style
 from exporters.terminal.table_layout import WORDS, Field, columns_of, table_of
 
 if TYPE_CHECKING:

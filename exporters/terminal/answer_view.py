@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers.answer import Tone
-from exporters.read_model.moments import Clock, span
+from exporters.read_model.times import Clock, span
 from exporters.terminal.columns import shown_of, text
 from exporters.terminal.output import RowFormat, RowOutput
 from exporters.terminal.table_layout import Field

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from exporters.answers.brokers import announced_work
 from exporters.answers.groups import NAMELESS, is_in_trouble
 from exporters.answers.partitions import missing_brokers, name_of
-from exporters.read_model.moments import span
+from exporters.read_model.times import span
 from exporters.terminal.output import UNKNOWN
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 from streaming.contracts.health import AT_MIN_ISR, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
 from streaming.contracts.identifiers import UNSEEN_LEADER
 
 if TYPE_CHECKING:
-    from exporters.read_model.moments import Clock
+    from exporters.read_model.times import Clock
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]

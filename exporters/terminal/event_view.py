@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from exporters.answers.event_groups import EventGroup
-    from exporters.read_model.moments import Clock
+    from exporters.read_model.times import Clock
     from exporters.terminal.output import Row
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from exporters.read_model.event_filter import EventFilter
-from exporters.read_model.moments import Clock
 from exporters.read_model.recorded_events import history
+from exporters.read_model.times import Clock
 from exporters.read_model.unreadable import UnreadableTables
 from exporters.read_model.versions import as_of as version_as_of
 from exporters.terminal.event_rows import BY_MOMENT, EACH, EventRows

@@ -26,7 +26,7 @@ from streaming.terminal import Terminal, print_wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from exporters.read_model.moments import Clock
+    from exporters.read_model.times import Clock
 
 Row = Mapping[str, Any]
 UNKNOWN: Final = "?"

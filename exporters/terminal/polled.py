@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from exporters.read_model.moments import span
+from exporters.read_model.times import span
 from streaming.contracts.observations import SourceKind
 
 if TYPE_CHECKING:

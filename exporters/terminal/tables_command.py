@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from exporters.read_model.moments import SECOND, Clock
+from exporters.read_model.times import SECOND, Clock
 from exporters.terminal.columns import column, numbers, text
 from exporters.terminal.options import ConfigOption, LocalOption, OutputOption, TablesOption, folder_of
 from exporters.terminal.output import output_of, until_closed

@@ -178,7 +178,7 @@ def cluster_named(inputs: Inputs, name: str, path: Callable[..., str], *more: ob
 
 def trail_of(inputs: Inputs, cluster_name: str) -> tuple[Link, ...]:
     """Return the pages above one of a part of a cluster."""
-    return Link(named(cluster_name), links.cluster(cluster_name, inputs.at))
+    return (Link(named(cluster_name), links.cluster(cluster_name, inputs.at)),)
 
 
 def _is_of_month(row: Row, now: int) -> bool:

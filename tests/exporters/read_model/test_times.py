@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporters.read_model.moments import SECOND, Clock, micros_of, span
+from exporters.read_model.times import SECOND, Clock, micros_of, span
 from streaming.errors import ConfigurationError
 
 NOW = micros_of(dt.datetime(2026, 11, 21, 17, 8, 51, tzinfo=dt.UTC))

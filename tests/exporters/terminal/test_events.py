@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporters.read_model.event_filter import EventFilter
-from exporters.read_model.moments import Clock
 from exporters.read_model.recorded_events import EventsTable, history, rows_of
+from exporters.read_model.times import Clock
 from exporters.read_model.versions import as_of, committed_at
 from streaming.contracts.events import Cause, EventKind
 from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS

@@ -18,8 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from exporters.read_model.event_filter import EventFilter
-from exporters.read_model.moments import Clock
 from exporters.read_model.recorded_events import COLUMNS, history
+from exporters.read_model.times import Clock
 from streaming.commands import app
 from tests.plugins.played import SECOND, START
 

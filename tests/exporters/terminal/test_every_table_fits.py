@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from exporters.read_model.moments import Clock
+from exporters.read_model.times import Clock
 from exporters.terminal import output as output_module
 from streaming.commands import app
 from streaming.terminal import Terminal

@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from exporters.read_model.event_filter import EventFilter
-from exporters.read_model.moments import Clock
 from exporters.read_model.past import state_as_of
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.recorded_events import history as events
+from exporters.read_model.times import Clock
 from exporters.read_model.versions import as_of, committed_at, oldest_known
 from streaming.commands import app
 from streaming.contracts.tables import TABLES

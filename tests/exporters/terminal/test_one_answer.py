@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from exporters.read_model.moments import Clock
 from exporters.read_model.reader import TablesReader
+from exporters.read_model.times import Clock
 from exporters.terminal.groups import group_rows
 from streaming.contracts.observations import DISKLESS
 from streaming.contracts.sample_tables import GROUP_OFFSETS

@@ -8,7 +8,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from exporters.read_model.moments import Clock
+from exporters.read_model.times import Clock
 from exporters.terminal.output import Row, RowFormat, RowOutput
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field, table_lines
 from streaming.commands import app

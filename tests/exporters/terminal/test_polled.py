@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from exporters.terminal.polled import said_of_evidence, said_of_polling
+from exporters.answers.incidents import said_of_evidence
+from exporters.terminal.polled import said_of_polling
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import SourceKind
 from tests.changes.conftest import SECOND, Story

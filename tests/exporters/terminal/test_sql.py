@@ -16,10 +16,10 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from exporters.read_model.event_filter import EventFilter
-from exporters.read_model.moments import Clock
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.recorded_events import history
 from exporters.read_model.snapshot import ClusterSnapshot
+from exporters.read_model.times import Clock
 from exporters.terminal.broker_speeds import speeds_by_broker
 from exporters.terminal.groups import group_rows
 from exporters.terminal.sample_rows import directory_rows, quorum_rows, replica_rows, transaction_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporters.read_model.moments import Clock
+from exporters.read_model.times import Clock
 from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.delta.log.table_log import newest_version
 from streaming.durations import seconds_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from exporters.read_model.moments import Clock
 from exporters.read_model.reader import micros_now
+from exporters.read_model.times import Clock
 from exporters.terminal.groups import group_rows, groups_beyond
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from tests.exporters.conftest import SECOND, Rows, Tables
