@@ -21,7 +21,7 @@ from exporters.read_model.snapshot import is_recovered
 from exporters.web.pages.broker import MomentRow
 from exporters.web.pages.cluster import trail_of
 from exporters.web.pages.drawing import Drawing
-from exporters.web.pages.incidents import blamed, lasted, level_of_incident
+from exporters.web.pages.incidents import blamed, is_open, lasted, level_of_incident
 from exporters.web.pages.page import (
     Inputs,
     Level,
@@ -236,7 +236,7 @@ def incident_page(
         neighbours=Neighbours(*(_neighbour(inputs, each) for each in neighbours)),
         markdown_path=links.incident_markdown(shown),
         opened_at=row["opened_at"],
-        closed_at=row["closed_at"],
+        closed_at=None if is_open(row, inputs.now) else row["closed_at"],
     )
 
 
@@ -274,7 +274,7 @@ def _facts(
     yield "at most at once", ", ".join(counts)
     if row["causes"]:
         yield "causes", ", ".join(f"{words_of(each['cause'])} {each['changes']:,}" for each in row["causes"])
-    if row["closed_at"] is None and is_recovered(row):
+    if inputs.past is None and is_recovered(row):
         why = "if no more brokers restart" if row["is_rolling"] else "if nothing more happens"
         yield "closes", f"{why}, at {clock(row['closes_at'])[:8]} UTC" if row["closes_at"] else why
     harmed = [] if cluster is None or inputs.past else groups_beyond(row, _offsets(cluster))
