@@ -10,14 +10,10 @@ import pyarrow as pa
 import pytest
 
 from exporters.read_model.past import MomentRefused, Past, Scope
+from exporters.read_model.reader import micros_now
 from streaming.delta.changes import bases
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.queries import plain
-from exporters.read_model.reader import micros_now
-from exporters.read_model.snapshot import ReplicationSnapshot
-from streaming.delta.changes.reader import ChangeReader
-from streaming.delta.log.queries import plain
-from streaming.delta.state import apply_changes
 from tests.exporters.conftest import Tables, write_live_cluster
 from tests.exporters.histories import History, logs, play, polls
 from tests.exporters.meaning import folded, of_moment
