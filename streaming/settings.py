@@ -35,6 +35,8 @@ EXPORT_FAMILIES: Final = (
     *("reconciliation", "kafka_exporter"),
 )
 """The families of metrics that an exporter may leave out."""
+PLATFORMS: Final = ("bare metal", "strimzi", "msk", "confluent cloud", "aiven")
+"""Platforms of clusters; commands to copy differ by them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +56,12 @@ class ClusterSettings:
     """The Kafka cluster to monitor.
 
     ``client`` holds properties, as librdkafka spells them (security.protocol, sasl.username, ssl.ca.location, ...).
+    ``platform`` is one of ``PLATFORMS``, or "" for unknown.
     """
 
     name: str = "kafka"
     bootstrap_servers: str = ""
+    platform: str = ""
     client: dict[str, str] = field(default_factory=dict)
     controllers: ControllersSettings = field(default_factory=ControllersSettings)
 
@@ -150,8 +154,8 @@ class JobSettings:
 
 
 NO_LINKS: Final = (
-    "export.url is not set, so alerts carry no link to the runbook; set it to the address at which others reach "
-    "isrwatch export, then render the rules again: isrwatch dashboards render"
+    "export.url is not set, so alerts and boards carry no link to pages of incidents and to the runbook; set it to the "
+    "address at which others reach isrwatch export, then render them again: isrwatch dashboards render"
 )
 """The sentence of every command that would use the address."""
 
@@ -160,12 +164,14 @@ NO_LINKS: Final = (
 class ExportSettings:
     """The exporter.
 
-    ``url`` is its address as others reach it, for links; "" makes none. ``topics`` and ``groups`` are patterns of the
-    names that have series of their own; ``disabled`` names families of metrics.
+    ``url`` is its address as others reach it, and ``alertmanager_url`` that of Alertmanager, for links; "" makes none.
+    ``topics`` and ``groups`` are patterns of the names that have series of their own; ``disabled`` names families of
+    metrics. ``metrics_without_login`` leaves the logins of ``web_config_file`` to pages and the JSON API.
     """
 
     listen: str = "127.0.0.1:9308"
     url: str = ""
+    alertmanager_url: str = ""
     refresh_interval: Duration = 0.1
     stale_after: Duration = 60.0
     detail_limit: int = 20_000
@@ -174,6 +180,25 @@ class ExportSettings:
     disabled: tuple[str, ...] = ()
     telemetry_path: str = "/metrics"
     web_config_file: Place = ""
+    metrics_without_login: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The exporter that commands ask instead of reading tables, and how they log in there.
+
+    ``url`` is its address; "" reads the tables. Without ``user`` the login is that of ``~/.netrc``, if it has one.
+    ``ca_file`` holds certificates of authorities, besides those of the machine; ``certificate_file`` and ``key_file``
+    are the client's own. ``timeout`` is of connecting, and of each wait for more of an answer.
+    """
+
+    url: str = ""
+    user: str = ""
+    password: str = ""
+    ca_file: Place = ""
+    certificate_file: Place = ""
+    key_file: Place = ""
+    timeout: Duration = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +237,7 @@ class Settings:
     tables: TablesSettings = field(default_factory=TablesSettings)
     job: JobSettings = field(default_factory=JobSettings)
     export: ExportSettings = field(default_factory=ExportSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
     alerts: AlertsSettings = field(default_factory=AlertsSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     advanced: AdvancedSettings = field(default_factory=AdvancedSettings)
@@ -294,9 +320,12 @@ _PROBE_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 def _checked(settings: Settings) -> Settings:
-    sources, chosen = ("auto", "metadata_log", "poll"), settings.collect.primary_source
-    if chosen not in sources:
-        raise ConfigurationError(f"collect.primary_source is {chosen!r}; use one of {', '.join(sources)}")
+    for key, chosen, choices in (
+        ("collect.primary_source", settings.collect.primary_source, ("auto", "metadata_log", "poll")),
+        ("cluster.platform", settings.cluster.platform or PLATFORMS[0], PLATFORMS),
+    ):
+        if chosen not in choices:
+            raise ConfigurationError(f"{key} is {chosen!r}; use one of {', '.join(choices)}")
     for key, seconds in durations_of(settings):
         check_duration(key, seconds)
     for key, number, least in (
@@ -322,8 +351,7 @@ def _checked(settings: Settings) -> Settings:
         ("export.groups", settings.export.groups),
     ):
         check_patterns(key, patterns)
-    if settings.export.url:
-        check_url("export.url", settings.export.url)
+    _check_urls(settings)
     _check_series(settings.export)
     check_alerts(settings.alerts)
     return settings
@@ -366,6 +394,18 @@ def _check_kafka_bus(bus: KafkaBusSettings) -> None:
         )
     if bus.replication_topic == bus.samples_topic:
         raise ConfigurationError(f"bus.kafka.samples_topic is {bus.samples_topic!r}, too; each topic needs a name")
+
+
+def _check_urls(settings: Settings) -> None:
+    export = settings.export
+    urls = {
+        "export.url": export.url,
+        "export.alertmanager_url": export.alertmanager_url,
+        "server.url": settings.server.url,
+    }
+    for key, url in urls.items():
+        if url:
+            check_url(key, url)
 
 
 def _check_series(export: ExportSettings) -> None:
@@ -503,6 +543,15 @@ def storage_of(settings: Settings, environment: Mapping[str, str] = os.environ) 
     return {name: _filled(value, f"tables.storage {name}", environment) for name, value in options}
 
 
+def server_password(server: ServerSettings, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the password for the exporter that commands ask.
+
+    Raises:
+        ConfigurationError: a variable is not set, or a file cannot be read; no sentence holds a value.
+    """
+    return _filled(server.password, "server.password", environment)
+
+
 def written_secrets(settings: Settings) -> list[str]:
     """Return the keys whose secret stands in the configuration file itself."""
     return [
@@ -520,6 +569,7 @@ def _tables(settings: Settings) -> dict[str, dict[str, str]]:
         "collect.broker_metrics": settings.collect.broker_metrics,
         "collect.broker_metrics_client": settings.collect.broker_metrics_client,
         "tables.storage": settings.tables.storage,
+        "server": {"password": settings.server.password} if settings.server.password else {},
         "bus.kafka.client": settings.bus.kafka.client,
     }
 

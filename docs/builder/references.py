@@ -13,9 +13,9 @@ import typer
 
 from docs.builder.markdown import plain, table
 from docs.builder.polling import polling_page, with_comparison
+from docs.builder.tables import markdown as tables_page
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
-from exporters.terminal.reference import markdown as tables_page
 from exporters.web.api import ENDPOINTS, document_of
 from streaming.commands import COMMANDS, load
 from streaming.contracts.alerts import ALERTS, Pack, ThresholdUnit

@@ -16,10 +16,10 @@ from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
 from exporters.read_model.conditions import ConditionSettings
 from exporters.read_model.snapshot import SECOND
-from exporters.terminal.options import ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
+from exporters.read_model.times import Clock
+from exporters.terminal.options import ConfigOption, LocalOption, OutputOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowOutput, output_of, until_closed
 from exporters.terminal.table_layout import WORDS, Field
-from exporters.terminal.time_parsing import Clock
 from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError
 from streaming.settings import load
@@ -43,7 +43,7 @@ def backtest(  # noqa: PLR0913 - one parameter per option
     step: Annotated[
         str, typer.Option(metavar="DURATION", help="Interval of scrapes, and of evaluations of the rules; at least 1s.")
     ] = "15s",
-    row_format: FormatOption = None,
+    row_format: OutputOption = None,
     local: LocalOption = False,
     tables: TablesOption = None,
     config_file: ConfigOption = None,

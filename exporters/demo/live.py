@@ -11,11 +11,11 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from exporters.answers.event_groups import by_moment
+from exporters.answers.event_text import clock
 from exporters.demo.risk import RiskHistory
 from exporters.demo.view import incident_sentence, open_incidents, view
 from exporters.read_model.snapshot import SECOND, is_recovered
-from exporters.terminal.event_groups import by_moment
-from exporters.terminal.event_text import clock
 from streaming.delta.changes.reader import ChangesRestarted
 from streaming.terminal import print_wrapped
 

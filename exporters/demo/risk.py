@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
+from exporters.demo.cluster_view import STATES
 from exporters.read_model.snapshot import SECOND
-from exporters.terminal.live_view import STATE_STYLES, STATES
+from exporters.terminal.columns import STATE_STYLES
 from streaming.contracts.health import OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from deltalake import DeltaTable, QueryBuilder
 from rich.table import Table
 from rich.text import Text
 
+from exporters.answers.event_text import style_of
 from exporters.demo.location import PORT
-from exporters.terminal.event_text import style_of
 from streaming.contracts.columns import WHY
 from streaming.contracts.tables import REPLICATION_EVENTS
 from streaming.errors import IsrwatchError

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Group
 from rich.text import Text
 
+from exporters.answers.event_groups import by_moment
+from exporters.answers.event_text import clock
+from exporters.answers.incidents import lasted, suspects
+from exporters.demo.cluster_view import brokers_of, heading, totals
 from exporters.demo.risk import AT_RISK, counted
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import is_recovered
-from exporters.terminal.event_groups import by_moment
-from exporters.terminal.event_text import clock
-from exporters.terminal.incidents import incident_style, lasted, suspects
-from exporters.terminal.live_view import brokers_of, heading, totals
-from exporters.terminal.table_layout import WORDS, Field, table_lines
-from exporters.terminal.time_parsing import Clock
+from exporters.read_model.times import Clock
+from exporters.terminal.incidents_command import incident_style
+from exporters.terminal.table_layout import WORDS, Field, columns_of, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -48,7 +49,7 @@ def view(
         above += [heading(cluster, now), totals(cluster), brokers_of(cluster)]
     above.append(Text())
     taken = len(console.render_lines(Group(*above), pad=False)) + beside
-    return Group(*above, *_event_lines(snapshot.recent_events, console.width, max(2, console.height - taken)))
+    return Group(*above, *_event_lines(snapshot.recent_events, console, max(2, console.height - taken)))
 
 
 def open_incidents(snapshot: ReplicationSnapshot) -> list[Row]:
@@ -82,12 +83,12 @@ def incident_lines(snapshot: ReplicationSnapshot, now: int) -> Iterator[Text]:
         yield Text(f"and {len(rows) - MOST_INCIDENTS} more open incidents", style="dim")
 
 
-def _event_lines(events: Iterable[EventRow], width: int, room: int) -> Iterator[Text]:
+def _event_lines(events: Iterable[EventRow], console: Terminal, room: int) -> Iterator[RenderableType]:
     """Return a table of what happened last, newest first, as far as whole rows fit."""
     rows = [{"group": group} for group in reversed([*by_moment(events)])][:room]
-    lines = [*table_lines(rows, _GROUP_FIELDS, width)]
-    while lines and len(lines) > room:
-        last = lines[-1][1]
-        lines = [line for line in lines if line[1] != last]
-    for line, index in lines:
-        yield Text(line, style="dim" if index is None else rows[index]["group"].style, no_wrap=True)
+    for count in range(len(rows), 0, -1):
+        styles = [row["group"].style for row in rows[:count]]
+        table = table_of(columns_of(rows[:count], _GROUP_FIELDS), styles, console.width)
+        if len(console.render_lines(table, pad=False)) <= room:
+            yield table
+            return

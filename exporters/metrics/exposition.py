@@ -126,7 +126,7 @@ class Exposition:
         self.oldest: Final = oldest_ages(stale_after_seconds, collect)
         self._detail_limit = detail_limit
         self.chosen: Final = chosen
-        self._conditions = conditions
+        self.conditions = conditions
         # By cluster id. Changed by ``prepare`` alone, under the lock; a cluster that is gone or renamed starts empty.
         self._lines: dict[str, tuple[ClusterLines, ClusterSampleLines]] = {}
         # Held for a whole preparation; a scrape of a prepared snapshot never takes it.
@@ -251,7 +251,7 @@ class Exposition:
             left_out=self._left_out,
             oldest=self.oldest,
             reported_at=job_reported_at(every),
-            settings=self._conditions,
+            settings=self.conditions,
         )
 
     def _stale_at(self, now: int) -> Callable[[ClusterSnapshot], frozenset[Freshness]]:

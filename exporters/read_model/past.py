@@ -27,10 +27,10 @@ import pyarrow.compute as pc
 from exporters.read_model.base_snapshots import BaseSnapshots
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.kept_rows import KeptTable
-from exporters.read_model.moments import Clock
 from exporters.read_model.past_rows import incidents_at, sampled_spells_at, spells_at
 from exporters.read_model.reader import isr_removals, micros_now, state_of_changes
 from exporters.read_model.spells import put_conditions, put_sampled_conditions
+from exporters.read_model.times import Clock
 from exporters.read_model.versions import committed_at
 from streaming.contracts.conditions import Spell
 from streaming.contracts.events import Cause

@@ -14,7 +14,7 @@ from streaming.errors import ConfigurationError
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from exporters.read_model.moments import Clock
+    from exporters.read_model.times import Clock
     from streaming.delta.store.place import Place
 
 _MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"

@@ -1,20 +1,24 @@
-"""The columns and the colour of an event on a terminal."""
+"""The rows of ``isrwatch events``, one per event or per moment and cause; their columns and colours."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from exporters.read_model.snapshot import EventRow
-from exporters.terminal.event_text import style_of, subject, what, why
-from exporters.terminal.output import RowFormat
+from exporters.answers.event_groups import by_moment
+from exporters.answers.event_text import as_event, style_of, subject, what, why
+from exporters.read_model.recorded_events import COLUMNS
 from exporters.terminal.table_layout import WORDS, Field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from exporters.terminal.event_groups import EventGroup
+    from exporters.answers.event_groups import EventGroup
+    from exporters.read_model.times import Clock
     from exporters.terminal.output import Row
-    from exporters.terminal.time_parsing import Clock
+
+    Read = Callable[[int | None], Iterable[Row]]
 
 
 MOMENT_COLUMNS: Final = (
@@ -23,19 +27,19 @@ MOMENT_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def event_fields(rows: Iterable[Row], clock: Clock, row_format: RowFormat) -> tuple[Field, ...]:
+def event_fields(rows: Iterable[Row], clock: Clock, *, is_line: bool) -> tuple[Field, ...]:
     """Return the columns of an event; a line for a pipe has the full time and the cluster.
 
     Args:
         rows: of a table; it has a column for the cluster if they are of more than one.
         clock: formats the times.
-        row_format: table, or lines.
+        is_line: of a line, not of a table.
     """
     zone = "local" if clock.local else "UTC"
     cluster = Field("cluster", lambda row: str(row["cluster"]))
     about = Field("subject", lambda row: subject(as_event(row)))
     cause = Field("cause", lambda row: why(as_event(row)), wraps=WORDS, below=1)
-    if row_format is RowFormat.TABLE:
+    if not is_line:
         return (
             Field(f"time ({zone})", lambda row: clock.short(row["occurred_not_after"])),
             *((cluster,) if len({row["cluster"] for row in rows}) > 1 else ()),
@@ -63,13 +67,6 @@ def event_style(row: Row) -> str:
     return style_of(row["event"])
 
 
-def as_event(row: Row) -> EventRow:
-    """Convert a row of ``replication_events`` to the value that the terminal views take."""
-    values: dict[str, Any] = {name: row[name] for name in EventRow._fields}
-    lists = {name: tuple(row[name] or ()) for name in ("candidates", "left_isr", "joined_isr")}
-    return EventRow(**{**values, **lists})
-
-
 def row_of(group: EventGroup) -> Row:
     """Return what happened at one moment as a row of ``MOMENT_COLUMNS``, and the group itself for ``moment_fields``."""
     first = group.events[0]
@@ -86,12 +83,11 @@ def row_of(group: EventGroup) -> Row:
     }
 
 
-def moment_fields(rows: Iterable[Row], clock: Clock, row_format: RowFormat) -> tuple[Field, ...]:
+def moment_fields(rows: Iterable[Row], clock: Clock, *, is_line: bool) -> tuple[Field, ...]:
     """Return the columns of what happened at one moment; the arguments are those of ``event_fields``."""
     zone = "local" if clock.local else "UTC"
-    is_table = row_format is RowFormat.TABLE
-    as_text = clock.short if is_table else clock.iso
-    has_cluster = not is_table or len({row["cluster"] for row in rows}) > 1
+    as_text = clock.iso if is_line else clock.short
+    has_cluster = is_line or len({row["cluster"] for row in rows}) > 1
     return (
         Field(f"time ({zone})", lambda row: as_text(row["occurred_not_after"])),
         *((Field("cluster", lambda row: str(row["cluster"])),) if has_cluster else ()),
@@ -104,3 +100,52 @@ def moment_fields(rows: Iterable[Row], clock: Clock, row_format: RowFormat) -> t
 def moment_style(row: Row) -> str:
     """Return the colour of the worst that happened."""
     return str(row["group"].style)
+
+
+EVENTS_PER_ROW: Final = 100
+"""Events that are read for each row that is asked for; if these are too few, all are."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRows:
+    """Rows that are printed of events.
+
+    Attributes:
+        rows: makes rows of events, in their order.
+        newest: makes the newest rows: of a function that reads the newest N events, or all, and of how many rows.
+        fields: the columns on a terminal or of a line.
+        columns: names for JSON and CSV.
+        style: the colour of a row.
+    """
+
+    rows: Callable[[Iterable[Row]], Iterable[Row]]
+    newest: Callable[[Read, int | None], Iterable[Row]]
+    fields: Callable[..., tuple[Field, ...]]
+    columns: tuple[str, ...]
+    style: Callable[[Row], str]
+
+
+def _grouped(events: Iterable[Row]) -> Iterable[Row]:
+    return (row_of(group) for group in by_moment(map(as_event, events)))
+
+
+def newest_moments(read: Read, limit: int | None) -> Iterable[Row]:
+    """Return the newest rows, oldest first; none of them lacks an event because too few were read.
+
+    Args:
+        read: reads the newest N events, or all of them, oldest first.
+        limit: how many rows at most; None returns all.
+    """
+    if limit is None:
+        return _grouped(read(None))
+    enough = limit * EVENTS_PER_ROW
+    events = list(read(enough))
+    if len(events) == enough:  # the oldest moment may have more events than were read
+        oldest = events[0]["occurred_not_after"]
+        rows = deque(_grouped(event for event in events if event["occurred_not_after"] > oldest), maxlen=limit)
+        return rows if len(rows) == limit else deque(_grouped(read(None)), maxlen=limit)
+    return deque(_grouped(events), maxlen=limit)
+
+
+EACH: Final = EventRows(lambda events: events, lambda read, limit: read(limit), event_fields, COLUMNS, event_style)
+BY_MOMENT: Final = EventRows(_grouped, newest_moments, moment_fields, MOMENT_COLUMNS, moment_style)

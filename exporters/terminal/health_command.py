@@ -10,10 +10,10 @@ from rich.text import Text
 
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, document_of
 from exporters.read_model.health_reasons import BLIND, SEVERITIES, HealthSeverity
+from exporters.read_model.times import SECOND, span
 from exporters.terminal.health_gate import HealthReader, Look, WaitLimits, newer_than_now
 from exporters.terminal.options import ClusterOption, ConfigOption, TablesOption, folder_of
 from exporters.terminal.output import until_closed
-from exporters.terminal.time_parsing import SECOND, span
 from streaming.delta.store.place import tables_place
 from streaming.durations import seconds_of
 from streaming.errors import ConfigurationError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from exporters.read_model.cluster_health import HealthAnswer, HealthStatus, health_of
 from exporters.read_model.cluster_names import clusters_by_name, selected_clusters
 from exporters.read_model.reader import TablesReader, micros_now
-from exporters.terminal.time_parsing import SECOND
+from exporters.read_model.times import SECOND
 from streaming.errors import ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:

@@ -1,47 +1,46 @@
-"""``isrwatch incidents``: one line per incident, or one incident with its evidence."""
+"""``isrwatch incidents``: one line per incident, or one incident with its evidence, or as its post-mortem."""
 
 from __future__ import annotations
 
-import time
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from exporters.answers.answer import Question
+from exporters.answers.incidents import facts, lasted, report, suspects
+from exporters.answers.post_mortem import markdown
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_ids import shown_id
+from exporters.read_model.reader import micros_now
+from exporters.read_model.recorded_events import COLUMNS
+from exporters.read_model.times import SECOND, Clock
+from exporters.terminal.answer_view import print_answer, raise_unreadable
+from exporters.terminal.columns import Shown
 from exporters.terminal.event_view import event_fields, event_style
-from exporters.terminal.events import COLUMNS
-from exporters.terminal.groups import groups_beyond
-from exporters.terminal.incidents import (
-    all_events,
-    closed,
-    evidence,
-    explained_by,
-    incident_fields,
-    incident_style,
-    is_of,
-    last_observed,
-    merged_into,
-    one_of,
-    read_incidents,
-    read_names,
-    suspects,
+from exporters.terminal.options import (
+    AsOfOption,
+    ClusterOption,
+    ConfigOption,
+    LocalOption,
+    OutputOption,
+    ServerOption,
+    TablesOption,
 )
-from exporters.terminal.options import ClusterOption, ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
-from exporters.terminal.polled import said_of_evidence
-from exporters.terminal.time_parsing import SECOND, Clock, span
-from exporters.terminal.unreadable import UnreadableTables
-from streaming.contracts.events import IncidentClass
+from exporters.terminal.subject_commands import Source
+from exporters.terminal.table_layout import SENTENCE, WORDS, Field
+from streaming.contracts.events import PLANNED_CLASSES, IncidentClass
+from streaming.errors import ConfigurationError
 from streaming.escapes import json_text
-from streaming.name_patterns import patterns_of
 from streaming.settings import load
 from streaming.terminal import print_wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+    from exporters.answers.incidents import IncidentReport
+
+_STYLES: Final = {IncidentClass.UNCLEAN_ELECTION: "bold red", **dict.fromkeys(PLANNED_CLASSES, "")}
 
 IncidentArgument = Annotated[
     str | None,
@@ -50,10 +49,12 @@ IncidentArgument = Annotated[
         "id of one that was merged into another shows that one."
     ),
 ]
-
 ClassOption = Annotated[
     list[IncidentClass] | None,
     typer.Option("--class", metavar="CLASS", help=f"Class of incident; may be repeated: {', '.join(IncidentClass)}."),
+]
+MarkdownOption = Annotated[
+    bool, typer.Option("--markdown", help="Print one incident as Markdown, to begin its post-mortem with.")
 ]
 
 
@@ -63,11 +64,14 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     everything: Annotated[bool, typer.Option("--all", help="Include closed incidents.")] = False,
     kinds: ClassOption = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Open incidents, and closed ones that changed since then.")
+        str | None, typer.Option(metavar="TIME", help="Open incidents, and closed ones that lasted since then.")
     ] = None,
     cluster: ClusterOption = None,
-    row_format: FormatOption = None,
+    as_markdown: MarkdownOption = False,
+    as_of: AsOfOption = None,
+    row_format: OutputOption = None,
     local: LocalOption = False,
+    server: ServerOption = None,
     tables: TablesOption = None,
     config_file: ConfigOption = None,
 ) -> None:
@@ -75,96 +79,70 @@ def incidents(  # noqa: PLR0913 - one parameter per option
 
     Example: isrwatch incidents --since 7d
     """
-    output = output_of(row_format, Clock(time.time_ns() // 1_000, local))
-    folder = folder_of(tables, config_file)
-    changed_since = None if since is None else output.clock.read(since)
-    rows, unreadable = read_incidents(folder), UnreadableTables()
+    if as_markdown and incident is None:
+        raise ConfigurationError("--markdown is of one incident; give its id, such as prod-17")
+    source, clock = Source.of(server, tables, config_file), Clock(micros_now(), local)
     with until_closed():
-        observed = last_observed(folder, unreadable)
-        names = read_names(folder, unreadable)
-        of_cluster = partial(is_of, patterns_of(*(cluster or ())), names)
         if incident is not None:
-            selected = one_of(rows, incident, names)
-            _say_stale(output, [row for row in observed if row["cluster_id"] == selected["cluster_id"]], config_file)
-            events = evidence(folder, selected, unreadable)
-            groups = list[str]()
-            with unreadable.collected():
-                groups = groups_beyond(folder, selected, output.clock.now)
-            related = _Related(explained_by(selected, rows), merged_into(selected, rows), groups)
-            _explain(output, selected, events, related)
-            unreadable.raise_if_any()
+            if source.server is not None:
+                told = source.server.incident(incident)
+            else:
+                told = report(source.tables(), incident, load(config_file).export.url)
+            output = output_of(row_format, replace(clock, now=told.now))
+            if as_markdown:
+                output.console.document(markdown(told).splitlines())
+            else:
+                _explain(output, told)
+            raise_unreadable(told)
             return
-        _say_stale(output, filter(of_cluster, observed), config_file)
-        matching = [
-            row
-            for row in rows
-            if row["merged_into"] is None
-            and (not kinds or row["incident_class"] in kinds)
-            and of_cluster(row)
-            and (changed_since is None or row["closed_at"] is None or row["updated_at"] >= changed_since)
-        ]
-        shown = [row for row in matching if everything or changed_since is not None or row["closed_at"] is None]
-        output.print(shown, incident_fields(output.clock), INCIDENT_COLUMNS, incident_style)
-        if not shown and output.is_for_people:
-            output.say(_none_shown(len(matching)))
+        given = {"class": kinds or (), "since": () if since is None else (clock.iso(clock.read(since)),)}
+        filters = {name: tuple(map(str, values)) for name, values in given.items() if values}
+        answer = source.ask("incidents", Question(tuple(cluster or ()), filters, everything, as_of))
+        output = output_of(row_format, replace(clock, now=answer.now))
+        print_answer(output, "incidents", answer, shown=Shown(lambda _, clock: incident_fields(clock), incident_style))
+        raise_unreadable(answer)
 
 
-def _none_shown(closed: int) -> str:
-    return f"no open incidents; {closed} closed, --all shows them" if closed else "no incident matches"
-
-
-def _say_stale(output: RowOutput, observed: Iterable[Row], config_file: Path | None) -> None:
-    stale_after = load(config_file).export.stale_after
-    for row in observed:
-        age = (output.clock.now - row["newest"]) / SECOND
-        if age > stale_after:
-            sentence = f"STALE: cluster {row['cluster']} was last observed {span(age)} ago; its incidents are that old"
-            output.say(sentence, style="bold red")
-
-
-class _Related(NamedTuple):
-    """Incidents that account for the harm of one, those that became part of it, and groups beyond the end."""
-
-    others: list[str]
-    parts: list[str]
-    groups: list[str]
-
-
-def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]], related: _Related) -> None:
+def _explain(output: RowOutput, told: IncidentReport) -> None:
     """Print one incident with its evidence; as JSON one object."""
     clock = output.clock
     if output.format is RowFormat.JSON:
-        values = {name: machine(incident[name], name, clock) for name in INCIDENT_COLUMNS}
-        event_values = [{name: machine(event[name], name, clock) for name in COLUMNS} for event in events]
-        output.console.document([json_text({**values, "evidence": event_values})])
+        values = {name: machine(told.incident[name], name, clock) for name in INCIDENT_COLUMNS}
+        events = [{name: machine(event[name], name, clock) for name in COLUMNS} for event in told.evidence]
+        more = {name: machine(value, name, clock) for name, value in told.document().items() if name != "incident"}
+        output.console.document([json_text({**values, **more, "evidence": events})])
         return
     if output.is_for_people:
-        for line in _summary_lines(incident, clock, events, related):
-            print_wrapped(output.console, line)
-    output.print(events, event_fields(events, clock, output.format), COLUMNS, event_style)
+        if told.stale is not None:
+            output.say(told.stale, style="bold red")
+        for name, text in (facts(told, clock) | {"evidence": all_events(told)}).items():
+            print_wrapped(output.console, f"{name:9} {text}")
+    output.print(told.evidence, event_fields(told.evidence, clock, is_line=output.is_stream), COLUMNS, event_style)
 
 
-def _summary_lines(incident: Row, clock: Clock, events: Sequence[Row], related: _Related) -> list[str]:
-    peaks = {name: incident[f"{name}_peak"] for name in ("under_replicated", "under_min_isr", "offline")}
-    causes = (f"{each['cause']} {each['changes']:,}" for each in incident["causes"] or ())
-    lines = {
-        "incident": shown_id(incident),
-        "includes": ", ".join(related.parts) or None,
-        "class": incident["incident_class"],
-        "severity": incident["severity"],
-        "summary": incident["summary"],
-        "meaning": incident["consequence"],
-        "groups": "; ".join(related.groups) or None,
-        "harm by": ", ".join(related.others) or None,
-        "do first": incident["next_step"],
-        "opened": clock.iso(incident["opened_at"]),
-        "closed": closed(incident, clock),
-        "suspects": suspects(incident),
-        "topics": ", ".join(incident["topics"] or ()) or None,
-        "causes": ", ".join(causes) or None,
-        "peak": ", ".join(f"{'?' if count is None else count} {name}" for name, count in peaks.items()),
-        "long id": incident["incident_id"],
-        "polled": said_of_evidence(events),
-        "evidence": all_events(incident, len(events)),
-    }
-    return [f"{name:9} {text}" for name, text in lines.items() if text is not None]
+def all_events(told: IncidentReport) -> str:
+    """Return how many events are shown, and the command that shows every event of that time if these are not all."""
+    clock, incident, shown = Clock(0), told.incident, len(told.evidence)
+    total = incident["evidence_events"]
+    if shown >= total:
+        return f"{shown} of {total} events"
+    since, until = clock.iso(incident["opened_at"]), clock.iso(incident["updated_at"] + SECOND // 1_000)
+    options = shlex.join(["--cluster", incident["cluster"], "--since", since, "--until", until, "--limit", "0"])
+    return f"{shown} of {total} events; all of that time: isrwatch events {options}"
+
+
+def incident_fields(clock: Clock) -> tuple[Field, ...]:
+    """Return the columns of an incident in a list."""
+    return (
+        Field("id", shown_id),
+        Field("opened", lambda row: clock.short(row["opened_at"]).partition(".")[0]),
+        Field("lasted", lambda row: lasted(row, clock), is_number=True),
+        Field("class", lambda row: str(row["incident_class"])),
+        Field("suspects", suspects, wraps=WORDS),
+        Field("summary", lambda row: str(row["summary"]), wraps=SENTENCE, below=1),
+    )
+
+
+def incident_style(row: Row) -> str:
+    """Return the colour of an incident; closed ones are dimmed."""
+    return "dim" if row["closed_at"] is not None else _STYLES.get(row["incident_class"], "red")

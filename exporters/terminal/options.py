@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,15 +14,12 @@ from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.log.storage import is_table, reading
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError
-from streaming.name_patterns import check_patterns, is_exclusion, patterns_of
+from streaming.name_patterns import check_patterns
 from streaming.settings import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from exporters.answers.server import Server
     from streaming.delta.store.place import Place
-
-_LISTED: Final = 10
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help=OPTION_HELP)]
 TablesOption = Annotated[
@@ -29,7 +27,8 @@ TablesOption = Annotated[
 ]
 
 
-def _checked(option: typer.CallbackParam, patterns: list[str] | None) -> list[str] | None:
+def checked(option: typer.CallbackParam, patterns: list[str] | None) -> list[str] | None:
+    """Refuse patterns that are none."""
     check_patterns(option.opts[0], patterns or ())
     return patterns
 
@@ -40,7 +39,7 @@ ClusterOption = Annotated[
         "--cluster",
         metavar="PATTERN",
         help="Cluster name or id, 'prod-*', or '!test-*' for all others; may be repeated.",
-        callback=_checked,
+        callback=checked,
     ),
 ]
 TopicOption = Annotated[
@@ -49,11 +48,26 @@ TopicOption = Annotated[
         "--topic",
         metavar="PATTERN",
         help="Topic name, 'orders-*', or '!tmp-*' for all others; may be repeated.",
-        callback=_checked,
+        callback=checked,
     ),
 ]
-FormatOption = Annotated[
-    RowFormat | None, typer.Option("--format", help="Output format; default: table, of events in a pipe: lines.")
+OutputOption = Annotated[
+    RowFormat | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FORMAT",
+        help="table, wide (more columns), json (one document) or csv; default: table.",
+    ),
+]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")]
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help="Ask this exporter instead of reading tables; default: $ISRWATCH_SERVER, or server.url.",
+    ),
 ]
 LocalOption = Annotated[bool, typer.Option("--local", help="Show times in the local time zone instead of UTC.")]
 AsOfOption = Annotated[
@@ -61,28 +75,10 @@ AsOfOption = Annotated[
     typer.Option(
         "--as-of",
         metavar="VERSION|TIME",
-        help="Show what the tables contained at a version of partition_changes, or at a time: 15m, 10:30, "
-        "'yesterday 10:30', 2026-03-01T10:30. Reaches back over tables.history, by default 90 days.",
+        help="Show it as of a time: 15m, 10:30, 'yesterday 10:30', 2026-03-01T10:30; or of a version of "
+        "partition_changes. Reaches back over tables.history, by default 90 days.",
     ),
 ]
-
-
-def refuse_unknown(given: Iterable[str] | None, existing: Iterable[str], what: str) -> None:
-    """Refuse a name that nothing has: an empty answer would look like a healthy one.
-
-    Args:
-        given: patterns; one that leaves out may leave out nothing.
-        existing: every name there is.
-        what: they are names of, in the singular.
-
-    Raises:
-        ConfigurationError: a name, or a pattern, fits nothing; the sentence lists the first of what there is.
-    """
-    names = sorted(set(existing))
-    for pattern in given or ():
-        if not is_exclusion(pattern) and not any(map(patterns_of(pattern), names)):
-            listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
-            raise ConfigurationError(f"unknown {what} {pattern}; known: {listed or 'none'}")
 
 
 def folder_of(tables: str | None, config_file: Path | None) -> Place:
@@ -102,3 +98,21 @@ def folder_of(tables: str | None, config_file: Path | None) -> Place:
             "tables"
         )
     return folder
+
+
+def server_of(server: str | None, tables: str | None, config_file: Path | None) -> Server | None:
+    """Return the exporter that a command asks, None where it reads tables.
+
+    Raises:
+        ConfigurationError: tables are given as well, or the address cannot be used.
+    """
+    if server is not None and tables is not None:
+        raise ConfigurationError("--server and --tables are two sources of one answer; give one of them")
+    if tables is not None:
+        return None
+    settings = load(config_file).server
+    if not (server or os.environ.get("ISRWATCH_SERVER") or settings.url):
+        return None
+    from exporters.answers import server as servers  # noqa: PLC0415 - most commands ask no server
+
+    return servers.server_of(server, settings)

@@ -1,4 +1,4 @@
-"""Prints rows: as a table, which in a pipe has no limit of its width, as lines, as JSON Lines or CSV for programs.
+"""Prints rows: as a table, which in a pipe has no limit of its width, as JSON or CSV for programs, as lines.
 
 A row is a dictionary, column name to value. Knows only the column types of the Delta tables: a timestamp is UTC
 microseconds in a row and ISO 8601 in JSON and CSV. Unknown is ``?`` on a terminal, null in JSON, empty in CSV.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
-from exporters.terminal.table_layout import Field, table_lines
+from exporters.terminal.table_layout import Field, columns_of, fitting, plain_lines, table_of, taken
 from streaming.contracts.columns import Column
 from streaming.contracts.tables import TABLES
 from streaming.escapes import csv_line, json_text, printable
@@ -26,31 +26,40 @@ from streaming.terminal import Terminal, print_wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from exporters.terminal.time_parsing import Clock
+    from exporters.read_model.times import Clock
 
 Row = Mapping[str, Any]
 UNKNOWN: Final = "?"
 _HEADING: Final = "dim"
+_UNLIMITED: Final = 10**6
 
 
 class RowFormat(StrEnum):
     """Output format of rows."""
 
     TABLE = "table"
-    LINES = "lines"
+    WIDE = "wide"
     JSON = "json"
     CSV = "csv"
 
 
 @dataclass(frozen=True, slots=True)
 class RowOutput:
-    """A console and the format of the rows printed to it."""
+    """A console and the format of the rows printed to it.
+
+    Attributes:
+        console: stdout.
+        format: of the rows.
+        clock: by which times are printed.
+        is_stream: rows arrive one by one, without an end: a table as lines, JSON as one object per line.
+    """
 
     console: Terminal
     format: RowFormat
     clock: Clock
+    is_stream: bool = False
 
-    def print(
+    def print(  # noqa: PLR0913 - what an output needs
         self,
         rows: Iterable[Row],
         fields: Iterable[Field],
@@ -58,6 +67,7 @@ class RowOutput:
         style: Callable[[Row], str],
         *,
         heading: bool = True,
+        beside: Mapping[str, Any] | None = None,
     ) -> None:
         """Print rows.
 
@@ -67,24 +77,28 @@ class RowOutput:
             columns: column names for JSON and CSV.
             style: returns the colour of a row.
             heading: whether CSV begins with the column names.
+            beside: further keys of the JSON document.
         """
         if self.format is RowFormat.JSON:
-            self._json(rows, tuple(columns))
+            self._json(rows, tuple(columns), beside or {})
         elif self.format is RowFormat.CSV:
             self._csv(rows, tuple(columns), heading=heading)
-        elif self.format is RowFormat.LINES:
-            self._lines(rows, tuple(fields), style)
+        elif self.is_stream:
+            self._lines(rows, self._chosen(fields), style)
         else:
-            self._table(rows, tuple(fields), style)
+            self._table(list(rows), self._chosen(fields), style)
+
+    def _chosen(self, fields: Iterable[Field]) -> list[Field]:
+        return [each for each in fields if self.format is RowFormat.WIDE or not each.is_wide]
 
     @property
     def is_for_people(self) -> bool:
         """True if headings and remarks may be printed between the rows."""
-        return self.format in {RowFormat.TABLE, RowFormat.LINES}
+        return self.format in {RowFormat.TABLE, RowFormat.WIDE}
 
     def in_lines(self) -> RowOutput:
-        """Return the same output for rows that arrive one by one: a table as lines."""
-        return replace(self, format=RowFormat.LINES) if self.format is RowFormat.TABLE else self
+        """Return the same output for rows that arrive one by one."""
+        return replace(self, is_stream=True)
 
     def say(self, sentence: str, style: str = "dim") -> None:
         """Print a remark; with JSON and CSV to stderr, so that stdout contains rows only."""
@@ -93,28 +107,58 @@ class RowOutput:
         else:
             Terminal(stderr=True).row(sentence)
 
-    def _json(self, rows: Iterable[Row], columns: tuple[str, ...]) -> None:
-        values = ({name: machine(row.get(name), name, self.clock) for name in columns} for row in rows)
-        self.console.document(map(json_text, values))
+    def _json(self, rows: Iterable[Row], columns: tuple[str, ...], beside: Mapping[str, Any]) -> None:
+        """Print one document, with a row on each line; of a stream an object per line."""
+        values = (json_text({name: machine(row.get(name), name, self.clock) for name in columns}) for row in rows)
+        if self.is_stream:
+            self.console.document(values)
+            return
+        keys = [f"{json_text(key)}: {json_text(machine(value, key, self.clock))}, " for key, value in beside.items()]
+        self.console.document(chain([f'{{{"".join(keys)}"rows": ['], _separated(values), ["]}"]))
 
     def _csv(self, rows: Iterable[Row], columns: tuple[str, ...], *, heading: bool) -> None:
         cells = ([_cell(machine(row.get(name), name, self.clock)) for name in columns] for row in rows)
         self.console.document(map(csv_line, chain([columns] if heading else [], cells)))
 
-    def _lines(self, rows: Iterable[Row], fields: tuple[Field, ...], style: Callable[[Row], str]) -> None:
+    def _lines(self, rows: Iterable[Row], fields: list[Field], style: Callable[[Row], str]) -> None:
         for row in rows:
             self.console.row("  ".join(text for field in fields if (text := field.shown(row))), style(row))
 
-    def _table(self, rows: Iterable[Row], fields: tuple[Field, ...], style: Callable[[Row], str]) -> None:
-        rows = list(rows)
-        for line, index in table_lines(rows, fields, self.console.width if self.console.is_terminal else None):
-            self.console.row(line, _HEADING if index is None else style(rows[index]))
+    def _table(self, rows: list[Row], fields: list[Field], style: Callable[[Row], str]) -> None:
+        if not rows:
+            return
+        columns, styles, width = columns_of(rows, fields), [*map(style, rows)], self.console.width
+        shown = fitting(columns, width) if self._is_narrow else columns
+        if self._is_narrow and taken(column.widest for column in shown) > width:
+            self.console.print(table_of(shown, styles, width), width=_UNLIMITED, soft_wrap=True)
+        else:  # by far faster than rich
+            for line, colour in zip(plain_lines(shown, len(rows)), [_HEADING, *styles], strict=True):
+                self.console.row(line, colour)
+        if left_out := [column.field.title for column in columns if column not in shown and any(column.texts)]:
+            self.say(f"the terminal is too narrow for: {', '.join(left_out)} (-o wide)")
+
+    @property
+    def _is_narrow(self) -> bool:
+        """Whether lines have to fit: ``-o wide`` and pipes have no width."""
+        return self.console.is_terminal and self.format is not RowFormat.WIDE
 
 
-def output_of(chosen: RowFormat | None, clock: Clock, *, in_pipe: RowFormat = RowFormat.TABLE) -> RowOutput:
-    """Open stdout in the chosen format; by default as a table, in a pipe in another format if that is given."""
+def _separated(lines: Iterable[str]) -> Iterator[str]:
+    """Put a comma at the end of each line that another one follows."""
+    before = None
+    for line in lines:
+        if before is not None:
+            yield f"{before},"
+        before = line
+    if before is not None:
+        yield before
+
+
+def output_of(chosen: RowFormat | None, clock: Clock, *, streams_in_pipe: bool = False) -> RowOutput:
+    """Open stdout in the chosen format; by default as a table, in a pipe as lines if that is given."""
     console = Terminal()
-    return RowOutput(console, chosen or (RowFormat.TABLE if console.is_terminal else in_pipe), clock)
+    is_stream = streams_in_pipe and chosen is None and not console.is_terminal
+    return RowOutput(console, chosen or RowFormat.TABLE, clock, is_stream)
 
 
 @contextmanager

@@ -1,22 +1,22 @@
-"""Lays out a table in the width of a terminal. Nothing is cut: columns of words are wrapped, others go below their row.
+"""Columns of a table for people, and which of them have room. Nothing is cut: what does not fit is named, not shown.
 
-Without a width, as in a pipe, every row is one line. Knows texts, no colours and no console.
+On a terminal rich lays out what is too wide, and breaks columns of words; in a pipe every row is one line.
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
 
 from streaming.escapes import printable, shortened, with_short_words
 
-_GAP: Final = "  "
-_INDENT: Final = "    "
+_GAP: Final = 2
+_HEADING: Final = "dim"
 WORDS: Final = 20
 SENTENCE: Final = 36
 
@@ -31,7 +31,8 @@ class Field:
         is_number: align right.
         wraps: its words may stand on several lines of at least so many characters: ``WORDS`` or ``SENTENCE``. 0 is for
             ids and numbers, which stay in one piece.
-        below: in a terminal that is too narrow its column goes below the row, the highest first; 0 never goes.
+        below: a terminal that is too narrow does not show its column, the highest first; 0 always stays.
+        is_wide: only ``-o wide`` shows it.
     """
 
     title: str
@@ -39,6 +40,7 @@ class Field:
     is_number: bool = False
     wraps: int = 0
     below: int = 0
+    is_wide: bool = False
 
     def shown(self, row: Mapping[str, Any]) -> str:
         """Return the text of a row for people, whatever names are in it."""
@@ -46,8 +48,7 @@ class Field:
         return with_short_words(text) if self.wraps else shortened(text)
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class Column(NamedTuple):
     """A field with its texts, one per row."""
 
     field: Field
@@ -55,131 +56,68 @@ class _Column:
 
     @property
     def widest(self) -> int:
+        """Characters of its longest text."""
         return max(map(cell_len, (self.field.title, *self.texts)))
 
     @property
     def narrowest(self) -> int:
-        """The width without a broken word; a title may always be broken between its words."""
-        title = _longest_word(self.field.title)
+        """Characters without a broken word."""
         if not self.field.wraps:
-            return max(title, *map(cell_len, self.texts))
-        whole = max(map(cell_len, self.texts))
-        return max(title, min(whole, max(self.field.wraps, *map(_longest_word, self.texts))))
+            return self.widest
+        words = (word for text in self.texts for word in text.split())
+        return max(cell_len(self.field.title), min(self.widest, max(self.field.wraps, *map(cell_len, words), 1)))
 
 
-def table_lines(
-    rows: Sequence[Mapping[str, Any]], fields: Sequence[Field], width: int | None
-) -> Iterator[tuple[str, int | None]]:
-    """Lay out a table; yield its lines, each with the index of its row, None of the heading.
+def columns_of(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field]) -> list[Column]:
+    """Return the columns with their texts."""
+    return [Column(field, [field.shown(row) for row in rows]) for field in fields]
+
+
+def fitting(columns: list[Column], width: int) -> list[Column]:
+    """Return the columns that stand next to each other in the width of a terminal without a broken word."""
+    while taken(column.narrowest for column in columns) > width:
+        least = max(column.field.below for column in columns)
+        if not least:
+            break
+        columns = [column for column in columns if column.field.below != least]
+    return columns
+
+
+def taken(widths: Iterable[int]) -> int:
+    """Return the width of columns with the gaps between them."""
+    each = list(widths)
+    return sum(each) + _GAP * (len(each) - 1)
+
+
+def table_of(columns: Sequence[Column], styles: Sequence[str], width: int) -> Table:
+    """Return a table in which columns of words are broken between words, the longest ones first.
 
     Args:
-        rows: in order; without any there are no lines.
-        fields: the columns; at least the first one stays in the row.
-        width: of the terminal, in characters; None where there is no limit.
+        columns: that fit.
+        styles: of the rows.
+        width: of the terminal; that of the table is larger where a word or an id is.
     """
-    if not rows:
-        return
-    columns = [_Column(field, [field.shown(row) for row in rows]) for field in fields]
-    beside, below = (columns, []) if width is None else _placed(columns, width)
-    widths = [column.widest for column in beside] if width is None else _headed(beside, _widths(beside, width), width)
-    heading = [_heading(column, size) for column, size in zip(beside, widths, strict=True)]
-    lines = max(map(len, heading))
-    yield from ((line, None) for line in _joined(beside, widths, [[""] * (lines - len(h)) + h for h in heading]))
-    for index in range(len(rows)):
-        cells = [_cell(column, index, size) for column, size in zip(beside, widths, strict=True)]
-        yield from ((line, index) for line in _joined(beside, widths, cells))
-        yield from ((line, index) for line in _lines_below(below, index, width or 0))
-
-
-def _placed(columns: list[_Column], width: int) -> tuple[list[_Column], list[_Column]]:
-    """Decide which columns stand next to each other, and which below the row."""
-    beside, below = columns, list[_Column]()
-    while sum(column.narrowest for column in beside) + _gaps(beside) > width:
-        last = max(column.field.below for column in beside)
-        if not last:
+    for longest in range(max(column.widest for column in columns), 0, -1):
+        widths = [max(column.narrowest, min(column.widest, longest)) for column in columns]
+        if taken(widths) <= width:
             break
-        below = [*(column for column in beside if column.field.below == last), *below]
-        beside = [column for column in beside if column.field.below != last]
-    return beside, below
-
-
-def _widths(columns: list[_Column], width: int) -> list[int]:
-    """Return the width of each column: what room there is goes to those that wrap, the longest of them shrink first."""
-    room = width - _gaps(columns)
-    widest = [column.widest for column in columns]
-    if sum(widest) <= room:
-        return widest
-    narrowest = [column.narrowest for column in columns]
-    for longest in range(max(widest), 0, -1):
-        widths = [
-            max(least, min(most, longest)) if column.field.wraps else least
-            for column, most, least in zip(columns, widest, narrowest, strict=True)
-        ]
-        if sum(widths) <= room:
-            return widths
-    return narrowest
-
-
-def _headed(columns: list[_Column], widths: list[int], width: int) -> list[int]:
-    """Widen the columns with the highest headings by what room is left, so that the heading has few lines."""
-    room = width - _gaps(columns)
-    while (most := max(len(_heading(*each)) for each in zip(columns, widths, strict=True))) > 1:
-        grown = [
-            next((wider for wider in range(size, room + 1) if len(_heading(column, wider)) < most), size)
-            for column, size in zip(columns, widths, strict=True)
-        ]
-        if grown == widths or sum(grown) > room:
-            break
-        widths = grown
-    return widths
-
-
-def _heading(column: _Column, width: int) -> list[str]:
-    return textwrap.wrap(column.field.title, width)
-
-
-def _cell(column: _Column, index: int, width: int) -> list[str]:
-    text = column.texts[index]
-    return (_wrapped(text, width) if column.field.wraps and cell_len(text) > width else [text]) or [""]
-
-
-def _joined(columns: list[_Column], widths: list[int], cells: list[list[str]]) -> Iterator[str]:
-    """Join cells of several lines into lines."""
-    for parts in zip_longest(*cells, fillvalue=""):
-        padded = (
-            " " * (size - cell_len(part)) + part if column.field.is_number else part + " " * (size - cell_len(part))
-            for column, size, part in zip(columns, widths, parts, strict=True)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style=_HEADING)
+    for column, size in zip(columns, widths, strict=True):
+        table.add_column(
+            column.field.title, justify="right" if column.field.is_number else "left", min_width=size, max_width=size
         )
-        yield _GAP.join(padded).rstrip()
+    for index, style in enumerate(styles):
+        table.add_row(*(Text(column.texts[index]) for column in columns), style=style)
+    return table
 
 
-def _lines_below(columns: list[_Column], index: int, width: int) -> Iterator[str]:
-    """Return what stands below a row: title and text of each column, as many on a line as fit."""
-    line = ""
-    for column in columns:
-        if not (text := column.texts[index]):
-            continue
-        said = f"{column.field.title} {text}"
-        if line and cell_len(_INDENT + line + _GAP + said) > width:
-            yield from _indented(line, width)
-            line = ""
-        line += _GAP * bool(line) + said
-    if line:
-        yield from _indented(line, width)
-
-
-def _indented(line: str, width: int) -> list[str]:
-    return [_INDENT + each for each in _wrapped(line, width - len(_INDENT))]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Break between words only: an id that is longer than the line is left to the terminal."""
-    return textwrap.wrap(text, max(1, width), break_long_words=False, break_on_hyphens=False)
-
-
-def _gaps(columns: list[_Column]) -> int:
-    return len(_GAP) * (len(columns) - 1)
-
-
-def _longest_word(text: str) -> int:
-    return max(map(cell_len, text.split()), default=0)
+def plain_lines(columns: Sequence[Column], count: int) -> Iterator[str]:
+    """Yield a line per row, after that of the headings; nothing where there is no row."""
+    widths = [column.widest for column in columns]
+    for index in range(-1, count or -1):
+        texts = (column.field.title if index < 0 else column.texts[index] for column in columns)
+        padded = (
+            " " * (size - cell_len(text)) + text if column.field.is_number else text + " " * (size - cell_len(text))
+            for column, size, text in zip(columns, widths, texts, strict=True)
+        )
+        yield (" " * _GAP).join(padded).rstrip()

@@ -3,51 +3,52 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from exporters.terminal.options import ConfigOption, LocalOption, TablesOption, folder_of
-from exporters.terminal.output import RowFormat, output_of, until_closed
-from exporters.terminal.reference import flat, markdown, type_name
-from exporters.terminal.state_view import text
+from exporters.read_model.times import SECOND, Clock
+from exporters.terminal.columns import column, numbers, text
+from exporters.terminal.options import ConfigOption, LocalOption, OutputOption, TablesOption, folder_of
+from exporters.terminal.output import output_of, until_closed
 from exporters.terminal.table_layout import SENTENCE, Field
-from exporters.terminal.time_parsing import SECOND, Clock
-from streaming.contracts.columns import Table
+from streaming.contracts.columns import EVENT, Table
+from streaming.contracts.state import BROKER_STATE, CLUSTER_STATE, PARTITION_STATE, SOURCE_STATE
 from streaming.contracts.tables import TABLES
 from streaming.delta.log.definitions import layout_of
 from streaming.delta.log.storage import open_table
 from streaming.delta.log.table_log import actions_of, committed_at
 from streaming.errors import ConfigurationError, TableUnreadable
-from streaming.terminal import Terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streaming.contracts.columns import Column
     from streaming.delta.store.place import Place
+
+    Type = str | tuple[Column, ...] | list[tuple[Column, ...]]
 
 Row = dict[str, Any]
 SIZES: Final = ("table", "rows", "files", "bytes", "version", "layout", "age_seconds")
 MEANINGS: Final = ("column", "type", "nullable", "meaning")
 
 
-class TablesFormat(StrEnum):
-    """Output format; ``markdown`` is the reference of all tables."""
-
-    TABLE = "table"
-    LINES = "lines"
-    JSON = "json"
-    CSV = "csv"
-    MARKDOWN = "markdown"
+# Structs that are documented once, under a name of their own.
+STRUCTS: Final = {
+    "state of a partition": PARTITION_STATE,
+    "state of a broker": BROKER_STATE,
+    "state of a cluster": CLUSTER_STATE,
+    "progress of a source": SOURCE_STATE,
+    "event": EVENT,
+}
 
 
 def tables(
     name: Annotated[str | None, typer.Argument(help="Show the columns of this table.")] = None,
     *,
-    row_format: Annotated[
-        TablesFormat | None, typer.Option("--format", help="Output format; markdown: the reference of all tables.")
-    ] = None,
+    row_format: OutputOption = None,
     local: LocalOption = False,
     folder: TablesOption = None,
     config_file: ConfigOption = None,
@@ -56,27 +57,41 @@ def tables(
 
     Example: isrwatch tables partition_state
     """
-    if row_format is TablesFormat.MARKDOWN:
-        Terminal().document(markdown().splitlines())
-        return
-    output = output_of(
-        None if row_format is None else RowFormat(row_format.value), Clock(time.time_ns() // 1_000, local)
-    )
+    output = output_of(row_format, Clock(time.time_ns() // 1_000, local))
     unreadable: list[TableUnreadable] = []
     with until_closed():
         if name is not None:
-            fields = (Field("column", text("column")), Field("type", text("type")))
-            output.print(
-                _columns_of(name), (*fields, Field("meaning", text("meaning"), wraps=SENTENCE)), MEANINGS, lambda _: ""
-            )
+            fields = (column("column"), column("type"), Field("meaning", text("meaning"), wraps=SENTENCE))
+            output.print(_columns_of(name), fields, MEANINGS, lambda _: "")
             return
         place = folder_of(folder, config_file)
         rows = [_measured(place, table, output.clock.now, unreadable) for table in TABLES.values()]
-        numbers = (Field(title, text(title), is_number=True) for title in SIZES[1:-1])
         age = Field("last write", text("age_seconds"), is_number=True)
-        output.print(rows, (Field("table", text("table")), *numbers, age), SIZES, lambda _: "")
+        output.print(rows, (column("table"), *numbers(*SIZES[1:-1]), age), SIZES, lambda _: "")
     if unreadable:
         raise TableUnreadable("; ".join(map(str, unreadable)))
+
+
+def type_name(plain: Type) -> str:
+    """Return the SQL name of a type.
+
+    >>> type_name("int[]")
+    'array<int>'
+    """
+    if isinstance(plain, str):
+        return f"array<{plain.removesuffix('[]')}>" if plain.endswith("[]") else plain
+    if isinstance(plain, list):
+        return f"array<{type_name(plain[0])}>"
+    return next((f"struct: {name}" for name, columns in STRUCTS.items() if columns == plain), "struct")
+
+
+def flat(columns: tuple[Column, ...], prefix: str = "") -> Iterator[tuple[str, Column]]:
+    """Yield each column with its path, and after it the fields of its struct unless ``STRUCTS`` has it."""
+    for each in columns:
+        yield prefix + each.name, each
+        inner = each.type[0] if isinstance(each.type, list) else each.type
+        if not isinstance(inner, str) and inner not in STRUCTS.values():
+            yield from flat(inner, f"{prefix}{each.name}{'[]' if isinstance(each.type, list) else ''}.")
 
 
 def _columns_of(name: str) -> list[Row]:

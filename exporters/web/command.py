@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.text import Text
 
+from streaming.cluster_settings import each_cluster
 from streaming.configuration_file import OPTION_HELP
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError
@@ -22,9 +23,10 @@ from streaming.settings import EXPORT_FAMILIES, ExportSettings, Settings, check_
 from streaming.terminal import LogLines, Terminal, log_to_stderr, print_wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from streaming.delta.store.place import Place
+    from streaming.settings import ClusterSettings
 
 # Logs of the exporter, in the levels and formats of Prometheus' own exporters (promslog).
 
@@ -172,7 +174,8 @@ def export(
     exporting = _overridden(settings.export, listen_address, telemetry_path, web_config_file)
     exporting = _with_series(exporting, series)
     configure(log_level, log_format)
-    serve_tables(_folder(tables_place(settings, tables)), replace(settings, export=exporting))
+    clusters = [each.cluster for each in each_cluster(config_file)]
+    serve_tables(_folder(tables_place(settings, tables)), replace(settings, export=exporting), clusters)
 
 
 def _folder(tables: Place) -> Place:
@@ -196,21 +199,22 @@ def _list_metrics() -> None:
             print_wrapped(console, Text.assemble((metric.name, "bold"), (f"  {metric.kind}  ", "dim"), metric.help))
 
 
-def serve_tables(folder: Place, settings: Settings) -> None:
-    """Serve the tables of a folder until a signal ends it."""
-    from exporters.web.server import OPTION, serve
+def serve_tables(folder: Place, settings: Settings, clusters: Iterable[ClusterSettings] = ()) -> None:
+    """Serve the tables of a folder until a signal ends it; ``clusters`` are those of the configuration."""
+    from exporters.web.runbook_commands import Installations
+    from exporters.web.server import OPTION, paths_without_login, serve
     from streaming.runtime.listening import address_of, listen_all
     from streaming.runtime.memory import return_freed_memory
     from streaming.web.protection import protection_of
 
     return_freed_memory()
     exporting = settings.export
-    protected = protection_of(exporting.web_config_file)
+    protected = protection_of(exporting.web_config_file, paths_without_login(exporting))
     opened = listen_all(exporting.listen, OPTION)
     scheme = "http" if protected.rules.context is None else "https"
     addresses = ", ".join(f"{scheme}://{address_of(each)}{exporting.telemetry_path}" for each in opened)
     Terminal(stderr=True).row(f"serving {folder} on {addresses}")
-    serve(folder, settings, opened, protected)
+    serve(folder, settings, opened, protected, Installations.of(clusters, exporting))
     Terminal(stderr=True).row("stopped")
 
 

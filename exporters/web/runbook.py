@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 PATH: Final = "/runbook"
 LABELS: Final = ("cluster", "broker", "topic", "group")
 """The labels of an alert that a section is filled in with, where it has ``{cluster}`` and so on."""
-PLACEHOLDER: Final = re.compile(r"\{(" + "|".join(LABELS) + r")\}")
+CONFIGURED: Final = ("bootstrap_servers", "namespace", "resource")
+"""Values that blocks are filled in with besides, from the configuration; the resource is Strimzi's ``Kafka``."""
+PLACEHOLDER: Final = re.compile(r"\{(" + "|".join((*LABELS, *CONFIGURED)) + r")\}")
 _FILE: Final = "runbook.md"
 SETUP: Final = "Before you copy"
 _SHARED: Final = ("Alerts that share a section", "Incidents")
@@ -29,6 +31,11 @@ _HEADING: Final = re.compile(r"^## ", re.MULTILINE)
 _ROW: Final = re.compile(r"^\| ([\w, ]+) \| \[(\w+)\]", re.MULTILINE)
 _MEANING: Final = re.compile(r"\*\*Meaning\.\*\* (.+?\.)(?=\s|$)", re.DOTALL)
 _LONGEST: Final = 255
+_MAY_BE: Final = {
+    "broker": re.compile(r"[0-9]{1,10}"),
+    "bootstrap_servers": re.compile(r"[A-Za-z0-9._:,\[\]-]{1,4000}"),
+    **dict.fromkeys(("namespace", "resource"), re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")),
+}
 _LONGEST_NAME: Final = 80
 
 
@@ -81,14 +88,14 @@ def _sections(text: str) -> dict[str, str]:
 # The names that a section is filled in with. They come with the link, so they are anything that someone may write.
 
 
-def known_values(given: Mapping[str, str]) -> dict[str, str]:
+def known_values(given: Mapping[str, str], labels: Sequence[str] = LABELS) -> dict[str, str]:
     """Return the values that may be filled in; a value that no cluster can have stays a placeholder."""
-    return {label: given[label] for label in LABELS if _may_be(label, given.get(label, ""))}
+    return {label: given[label] for label in labels if _may_be(label, given.get(label, ""))}
 
 
 def _may_be(label: str, value: str) -> bool:
-    if label == "broker":
-        return re.fullmatch(r"[0-9]{1,10}", value) is not None
+    if label in _MAY_BE:
+        return _MAY_BE[label].fullmatch(value) is not None
     return 0 < len(value) <= _LONGEST and value.isprintable() and not value.startswith("-")
 
 

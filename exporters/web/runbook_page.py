@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from exporters.web.runbook import LABELS, SETUP, filled, first_sentence, for_shell, known_values, runbook
+from exporters.web.runbook_commands import Installations, for_platform, values_of_blocks
 from streaming.web.markup import document, link, sentence, text
 
 if TYPE_CHECKING:
@@ -34,25 +35,30 @@ async def runbook_list(request: Request) -> Response:
 
 async def runbook_section(request: Request) -> Response:
     """Respond with what an alert means and what to do; 404 with the nearest name if there is no such alert."""
-    return response_of(runbook(), request.path_params["name"], known_values(request.query_params))
+    values = known_values(request.query_params)
+    return response_of(runbook(), request.path_params["name"], values, request.app.state.installations)
 
 
-def response_of(book: Runbook, name: str, values: Mapping[str, str]) -> Response:
+_NONE: Final = Installations()
+
+
+def response_of(book: Runbook, name: str, values: Mapping[str, str], installations: Installations = _NONE) -> Response:
     """Return the response for the name of an alert; a name that shares the section of another one leads there."""
     if name in book.sections:
-        return HTMLResponse(section_page(book, name, values))
+        return HTMLResponse(section_page(book, name, values, installations))
     if name in book.shared:
         return RedirectResponse(_link(book.shared[name], values))
     return HTMLResponse(unknown_page(book, name, values), _NOT_FOUND)
 
 
-def section_page(book: Runbook, name: str, values: Mapping[str, str]) -> str:
-    """Return the HTML of a section."""
+def section_page(book: Runbook, name: str, values: Mapping[str, str], installations: Installations = _NONE) -> str:
+    """Return the HTML of a section: for the platform of the cluster, as far as the configuration has it."""
     names = {each.lower(): each for each in book.sections}
-    html = partial(_html, names=names, values=values)
+    cluster = values.get("cluster", "")
+    html = partial(_html, names=names, values=values, more=installations.labels(cluster))
+    setup, section = (for_platform(each, installations.platform(cluster)) for each in (book.setup, book.sections[name]))
     to_setup = f"<p>The blocks use names that you set once: <a href=#setup>{SETUP}</a>.</p>"
-    setup = f"<h2 id=setup>{SETUP}</h2>{html(book.setup)}"
-    parts = (_about(values), to_setup, html(book.sections[name]), setup)
+    parts = (_about(values), to_setup, html(section), f"<h2 id=setup>{SETUP}</h2>{html(setup)}")
     return document(name, *parts, _to_the_list("../runbook", values))
 
 
@@ -97,15 +103,22 @@ _LEFT: Final = "\ue000{}\ue001"
 _MARKS: Final = str.maketrans({"\ue000": "<mark>", "\ue001": "</mark>"})
 """No name that is filled in has these two characters, which are not printable."""
 _IN_CODE: Final = frozenset({"fence", "code_inline"})
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
-def _html(markdown: str, *, names: Mapping[str, str], values: Mapping[str, str]) -> str:
-    """Return Markdown as HTML, filled in; links lead to the pages of the alerts, and a placeholder is marked."""
+def _html(
+    markdown: str, *, names: Mapping[str, str], values: Mapping[str, str], more: Mapping[str, str] = _NOTHING
+) -> str:
+    """Return Markdown as HTML, filled in; links lead to the pages of the alerts, and a placeholder is marked.
+
+    ``more`` is filled in, too, and no link carries it.
+    """
     tokens = _PARSER.parse(markdown)
-    shell = for_shell(values)
+    known = values_of_blocks({**values, **more})
+    shell = for_shell(known)
     for token in (each for block in tokens for each in (block, *(block.children or ()))):
         if token.type != "inline":
-            token.content = filled(token.content, shell if token.type in _IN_CODE else values, left=_LEFT)
+            token.content = filled(token.content, shell if token.type in _IN_CODE else known, left=_LEFT)
         if token.type == "link_open":
             token.attrs = {"href": _link(names[str(token.attrs["href"]).removeprefix("#")], values)}
     html = str(_PARSER.renderer.render(tokens, _PARSER.options, {}))

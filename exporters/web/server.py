@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from exporters.metrics.compression import gzipped, plain
@@ -30,15 +30,17 @@ from exporters.metrics.series_filter import SeriesFilter
 from exporters.metrics.text import OPENMETRICS, TEXT
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.conditions import ConditionSettings
+from exporters.read_model.incident_archive import LOOK_SECONDS, IncidentArchive
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.read_model.side_tables import REST_AFTER_ERROR
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.api import ApiRoutes, failed, refused
-from exporters.web.api_resource import View
-from exporters.web.landing import landing
 from exporters.web.negotiation import accepts_gzip, prefers_openmetrics
+from exporters.web.pages.page import PageSettings
+from exporters.web.pages.routes import PageRoutes
 from exporters.web.runbook import PATH
+from exporters.web.runbook_commands import Installations
 from exporters.web.runbook_page import runbook_list, runbook_section
 from streaming.runtime.listening import address_of, listen_all
 from streaming.runtime.memory import collect_seldom
@@ -62,19 +64,6 @@ if TYPE_CHECKING:
 
 METRICS: Final = "/metrics"
 _ENDED: Final = "the thread that reads the tables has ended; restart isrwatch export"
-_METRICS_LINK: Final = "metrics for Prometheus (?cluster=NAME selects a cluster, ?name[]=METRIC selects metrics)"
-LINKS: Final = {
-    "/metrics/jmx": "metrics under the names of Kafka's MBeans, for dashboards of JMX agents",
-    "/api/v1/health": "whether the clusters are healthy, and why not",
-    "/api/v1/clusters": "clusters, brokers and sources",
-    "/api/v1/partitions?state=under_replicated": "partitions in a given state",
-    "/api/v1/events?limit=100": "newest events",
-    "/api/v1/incidents": "open incidents with their suspects",
-    "/api/v1/openapi.json": "description of the JSON API (OpenAPI)",
-    PATH: "what each alert means, and what to do",
-    "/-/healthy": "health check: the exporter refreshes from the tables, and does not hang",
-    "/-/ready": "readiness check: the tables have been read",
-}
 _DROP_INS: Final = frozenset(metric.name for metric in DROP_IN_METRICS)
 _NOTHING: Final = frozenset({""})  # no metric has this name; an empty set would select every one
 _LOG: Final = logging.getLogger(__name__)
@@ -101,11 +90,17 @@ class Endpoints:
             telemetry_path: the path of the metrics.
         """
         self.telemetry_path = telemetry_path
+        self.installations = Installations()  # what the configuration says of clusters
         self._refresher = refresher
         self._stale_after = stale_after_seconds
         self._clock = clock
         self._exposition = exposition or Exposition(stale_after_seconds)
         self.api = ApiRoutes(refresher, stale_after_seconds, clock)
+        settings = PageSettings(
+            stale_after=stale_after_seconds, conditions=self._exposition.conditions, metrics_path=telemetry_path
+        )
+        self.archive = IncidentArchive(refresher.tables, self._names, look_seconds=LOOK_SECONDS)
+        self.pages = PageRoutes(refresher, clock, settings, self.problems, self.archive)
         self._jmx_exposition = JmxExposition(stale_after_seconds, self._exposition.oldest, self._exposition.chosen)
         self._bodies = ScrapeBodies(clock)
         self.http = HttpCounts()  # replaced by those of the server
@@ -180,14 +175,11 @@ class Endpoints:
             return lines_response([self._refresher.why_not_ready()], 503)
         return lines_response(["isrwatch export is ready", *self._left_out()])
 
-    def index(self, _: HttpRequest) -> Response:
-        """Respond with the state of everything in short, and links to the other paths."""
-        links = {self.telemetry_path: _METRICS_LINK, **LINKS}
-        snapshot, unreadable = self._refresher.snapshot, self._refresher.unreadable
-        view = View(snapshot, self._clock(), self._stale_after, clusters_by_name(snapshot), unreadable)
-        return HTMLResponse(landing(view, list(self._problems()), links))
+    def _names(self) -> dict[str, str]:
+        return {cluster_id: each.name for cluster_id, each in self._refresher.snapshot.clusters.items()}
 
-    def _problems(self) -> Iterator[str]:
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the exporter, and what it could not read."""
         if not self._refresher.is_alive():
             yield _ENDED
         if (hanging := self._refresher.hangs()) is not None:
@@ -205,9 +197,9 @@ class Endpoints:
 
 def application(endpoints: Endpoints) -> Starlette:
     """Assign the paths to the endpoints."""
-    return Starlette(
+    assigned = Starlette(
         routes=[
-            Route("/", endpoints.index),
+            *endpoints.pages.routes(),
             Route(endpoints.telemetry_path, endpoints.metrics),
             Route("/metrics/jmx", endpoints.jmx_metrics),
             Route("/clusters/{cluster:path}/metrics", endpoints.drop_in_metrics),
@@ -220,6 +212,14 @@ def application(endpoints: Endpoints) -> Starlette:
         ],
         exception_handlers={HTTPException: refused, Exception: failed},
     )
+    assigned.state.installations = endpoints.installations
+    return assigned
+
+
+def paths_without_login(settings: ExportSettings) -> tuple[str, ...]:
+    """Return the paths of routes that need no login: none, or metrics and health checks."""
+    of_metrics = (settings.telemetry_path, "/metrics/jmx", "/clusters/{cluster:path}/metrics")
+    return (*of_metrics, "/-/healthy", "/healthz", "/-/ready") if settings.metrics_without_login else ()
 
 
 # The running exporter: sockets, a thread that refreshes from the tables, and the HTTP server.
@@ -231,10 +231,16 @@ SWITCH_SECONDS: Final = 0.0001
 would wait at each step for as long as this, by default 5 ms."""
 
 
-def serve(tables: Place, settings: Settings, opened: Sequence[socket.socket], protected: Protection) -> None:
+def serve(
+    tables: Place,
+    settings: Settings,
+    opened: Sequence[socket.socket],
+    protected: Protection,
+    installations: Installations,
+) -> None:
     """Serve until SIGTERM or SIGINT; a second SIGINT does not wait for responses."""
     reader = TablesReader(tables, reads_side_tables_apart=True)
-    server, refresher = _parts(reader, settings, opened, protected)
+    server, refresher = _parts(reader, settings, opened, protected, installations)
     if not settings.export.url:
         _LOG.info("%s", NO_LINKS)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -264,8 +270,8 @@ def serving(tables: Place, settings: ExportSettings, *, rest_after_error: float 
     opened = listen_all(settings.listen, OPTION)
     address = address_of(opened[0])
     reader = TablesReader(tables, reads_side_tables_apart=True, rest_after_error=rest_after_error)
-    protected = protection_of(settings.web_config_file)
-    server, refresher = _parts(reader, Settings(export=settings), opened, protected)
+    protected = protection_of(settings.web_config_file, paths_without_login(settings))
+    server, refresher = _parts(reader, Settings(export=settings), opened, protected, Installations.of((), settings))
     refresher.start()
     try:
         with serving_http(server):
@@ -276,7 +282,11 @@ def serving(tables: Place, settings: ExportSettings, *, rest_after_error: float 
 
 
 def _parts(
-    reader: TablesReader, configured: Settings, opened: Sequence[socket.socket], protected: Protection
+    reader: TablesReader,
+    configured: Settings,
+    opened: Sequence[socket.socket],
+    protected: Protection,
+    installations: Installations,
 ) -> tuple[WebServer, Refresher]:
     settings, conditions = configured.export, ConditionSettings.of(configured.alerts)
     chosen = SeriesFilter(settings)
@@ -292,6 +302,7 @@ def _parts(
     endpoints = Endpoints(
         refresher, settings.stale_after, exposition=exposition, telemetry_path=settings.telemetry_path
     )
+    endpoints.installations = installations
     server = WebServer(application(endpoints), opened, protected)
     endpoints.http = server.counts
     exposition.give_way = ScrapePriority(server.counts)

@@ -14,6 +14,7 @@ import inspect
 import re
 import sys
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -36,101 +37,142 @@ OUR_PACKAGES: Final = frozenset({"streaming", "exporters", "dashboards"})
 HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
 
 
+class Purpose(StrEnum):
+    """Purpose of a command: the heading above it in the help."""
+
+    RUN = "Run"
+    LOOK = "Look"
+    WORK = "Work"
+    LEARN = "Learn"
+    DEVELOP = "Develop"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command: its import path, its help, and the extra with the packages that it imports."""
+    """A command: its import path, its help, its purpose, and the extra with the packages that it imports."""
 
     target: str
     help: str
-    extra: str
+    purpose: Purpose
+    extra: str = "export"
 
 
+_SUBJECTS: Final = {
+    "brokers": "Show brokers: what each leads and holds, and whether it is safe to stop.",
+    "topics": "Show topics: the totals of their partitions.",
+    "partitions": "Show the unhealthy partitions, worst first; with --all every one.",
+    "replicas": "Show the replicas that are behind their leader, longest first; with --all every one.",
+    "reassignments": "Show the partitions on the move: what is added and removed, and what is left to copy.",
+    "directories": "Show the log directories of brokers: how full they are, and when they will be full.",
+    "groups": "Show consumer groups: state, lag, and what is wrong.",
+    "transactions": "Show the open transactions: those that hang, then those that are late, then the oldest.",
+    "quorum": "Show the members of the metadata quorum, and how far each is behind.",
+    "settings": "Show unsafe settings and how to fix them.",
+    "metrics": "Show the metrics that agents of brokers export.",
+}
 COMMANDS: Final[dict[str, Command]] = {
-    "demo": Command(
-        target="exporters.demo.command:demo",
-        help="Run everything on a simulated cluster and show it live.",
-        extra="all",
-    ),
-    "doctor": Command(
-        target="streaming.commands.doctor:doctor",
-        help="Check a configuration and all that it needs: brokers, permissions, clocks, folders, Java, ports.",
-        extra="all",
-    ),
     "collect": Command(
         target="streaming.commands.collect:collect",
         help="Read a Kafka cluster, or a simulated one, and write observations to the bus.",
+        purpose=Purpose.RUN,
         extra="collect",
     ),
     "job": Command(
         target="streaming.commands.job:job",
         help="Run the Spark streaming job, from the bus to the Delta tables.",
+        purpose=Purpose.RUN,
         extra="job",
     ),
     "export": Command(
-        target="exporters.web.command:export", help="Serve the Delta tables to Prometheus and as JSON.", extra="export"
-    ),
-    "events": Command(
-        target="exporters.terminal.events_command:events",
-        help="Show replication events with their causes; --follow adds new ones.",
-        extra="export",
+        target="exporters.web.command:export",
+        help="Serve the Delta tables to Prometheus and as JSON.",
+        purpose=Purpose.RUN,
     ),
     "state": Command(
-        target="exporters.terminal.state_command:state",
-        help="Show the state of partitions, brokers, topics and groups, now or in the past.",
-        extra="export",
+        target="exporters.terminal.subject_commands:state",
+        help="Show every cluster in a row, the worst first, and below them the unhealthy partitions.",
+        purpose=Purpose.LOOK,
     ),
     "incidents": Command(
         target="exporters.terminal.incidents_command:incidents",
         help="Show incidents: one line per incident, however many partitions it affected.",
-        extra="export",
+        purpose=Purpose.LOOK,
+    ),
+    "events": Command(
+        target="exporters.terminal.events_command:events",
+        help="Show replication events with their causes; --follow adds new ones.",
+        purpose=Purpose.LOOK,
     ),
     "health": Command(
         target="exporters.terminal.health_command:health",
         help="Show whether clusters are healthy, as an exit code; --wait is a gate for rolling restarts.",
-        extra="export",
+        purpose=Purpose.LOOK,
     ),
-    "backtest": Command(
-        target="exporters.backtest.command:backtest",
-        help="Show which alerts would have fired in the recorded past, under any rules.",
-        extra="export",
-    ),
+    **{
+        name: Command(target=f"exporters.terminal.subject_commands:{name}", help=line, purpose=Purpose.LOOK)
+        for name, line in _SUBJECTS.items()
+    },
     "maintenance": Command(
         target="streaming.commands.maintenance:maintenance",
         help="Announce planned work on brokers, so that what it causes is not reported as a failure.",
-        extra="export",
+        purpose=Purpose.WORK,
     ),
-    "tables": Command(
-        target="exporters.terminal.tables_command:tables",
-        help="Describe the tables, with their sizes and ages.",
-        extra="export",
+    "doctor": Command(
+        target="streaming.commands.doctor:doctor",
+        help="Check a configuration and all that it needs: brokers, permissions, clocks, folders, Java, ports.",
+        purpose=Purpose.WORK,
+        extra="all",
+    ),
+    "alerts": Command(
+        target="streaming.commands.alerts:app",
+        help="Send a test notification through Alertmanager.",
+        purpose=Purpose.WORK,
+    ),
+    "demo": Command(
+        target="exporters.demo.command:demo",
+        help="Run everything on a simulated cluster and show it live.",
+        purpose=Purpose.LEARN,
+        extra="all",
     ),
     "simulate": Command(
         target="streaming.commands.simulate:simulate",
         help="Run a scenario in the model of a Kafka cluster and print its events with their causes.",
+        purpose=Purpose.LEARN,
         extra="all",
     ),
     "explain": Command(
         target="streaming.commands.explain:explain",
         help="Compare popular statements about Kafka's replication with what Kafka does.",
+        purpose=Purpose.LEARN,
         extra="all",
     ),
-    "alerts": Command(
-        target="streaming.commands.alerts:app", help="Send a test notification through Alertmanager.", extra="export"
+    "sandbox": Command(
+        target="deploy.sandbox.command:app",
+        help="Run a real Kafka cluster on this machine and inject faults (in a checkout only).",
+        purpose=Purpose.LEARN,
+        extra="all",
+    ),
+    "backtest": Command(
+        target="exporters.backtest.command:backtest",
+        help="Show which alerts would have fired in the recorded past, under any rules.",
+        purpose=Purpose.DEVELOP,
+    ),
+    "tables": Command(
+        target="exporters.terminal.tables_command:tables",
+        help="Describe the tables, with their sizes and ages.",
+        purpose=Purpose.DEVELOP,
     ),
     "dashboards": Command(
         target="dashboards.command:app",
-        help="Render the Grafana dashboard and the Prometheus alerts from code.",
+        help="Render the Grafana dashboards and the Prometheus alerts from code.",
+        purpose=Purpose.DEVELOP,
         extra="dashboards",
     ),
     "jars": Command(
         target="streaming.commands.jars:app",
         help="Show, download and verify the jars of the Spark job and the sandbox.",
+        purpose=Purpose.DEVELOP,
         extra="job",
-    ),
-    "sandbox": Command(
-        target="deploy.sandbox.command:app",
-        help="Run a real Kafka cluster on this machine and inject faults (in a checkout only).",
-        extra="all",
     ),
 }
 
@@ -195,7 +237,9 @@ class LazyGroup(TyperGroup):
     """A group that imports a command only when it is called."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - passed on to typer
-        settings["commands"] = {name: TyperCommand(name, help=line.help) for name, line in COMMANDS.items()}
+        settings["commands"] = {
+            name: TyperCommand(name, help=line.help, rich_help_panel=line.purpose) for name, line in COMMANDS.items()
+        }
         super().__init__(**settings)
 
     def main(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401 - passed on to typer
@@ -243,13 +287,7 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    cls=LazyGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings=HELP_OPTIONS,
-)
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False, context_settings=HELP_OPTIONS)
 
 
 @app.callback()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.escapes import printable, with_short_words
@@ -12,17 +13,7 @@ from streaming.escapes import printable, with_short_words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-STYLE: Final = (
-    ":root{color-scheme:light dark}"
-    "body{font-family:sans-serif;line-height:1.45;max-width:75em;margin:2em auto;padding:0 1em;overflow-wrap:anywhere}"
-    "table{border-collapse:collapse;display:block;overflow-x:auto}"
-    "th,td{border:1px solid #8888;padding:.3em .7em;text-align:left;overflow-wrap:normal}"
-    "pre{white-space:pre-wrap;padding:.7em;background:#8882;border-radius:.3em;user-select:all;-webkit-user-select:all}"
-    "p code,li code,td code{background:#8882;padding:0 .2em}p+pre{margin-top:-.6em}mark{background:#fd08;color:inherit}"
-    "dt{margin-top:.7em}dd{margin-left:1.5em}"
-    ".bad{color:#a00;font-weight:bold}.good{color:#060}"
-    "@media(prefers-color-scheme:dark){.bad{color:#f88}.good{color:#8d8}}"
-)
+STYLE: Final = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
 STYLE_HASH: Final = f"sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}"
 """Hash of the style, as a Content-Security-Policy names it."""
 

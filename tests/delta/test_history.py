@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporters.read_model.past import state_as_of
+from exporters.read_model.times import Clock
 from exporters.read_model.versions import as_of, committed_at, oldest_known
-from exporters.terminal.time_parsing import Clock
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.changes.state import ReplicationState

@@ -10,8 +10,8 @@ from typing import Any
 
 from exporters.metrics.clusters import INCIDENT_METRICS
 from exporters.read_model.cluster_names import clusters_by_name
+from exporters.read_model.incident_archive import IncidentArchive
 from exporters.read_model.reader import TablesReader
-from exporters.terminal.incidents import read_incidents
 from streaming.contracts.events import IncidentClass
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.maintenance import RetentionPolicy
@@ -163,7 +163,7 @@ def test_what_the_incidents_of_a_scenario_become_is_told_and_the_count_only_grow
             closed.append(counts(reader, CLOSED, "broker_loss").total())
     assert was_open.keys() == {IncidentClass.BROKER_LOSS}
     assert closed == sorted(closed)
-    assert (closed[0], closed[-1]) == (0, len(read_incidents(tmp_path)))
+    assert (closed[0], closed[-1]) == (0, len(IncidentArchive(tmp_path).all()))
 
 
 def test_the_count_never_goes_back_though_closed_incidents_expire(tmp_path: Path) -> None:
@@ -180,5 +180,5 @@ def test_the_count_never_goes_back_though_closed_incidents_expire(tmp_path: Path
         closed.append(counts(reader, CLOSED, name).total())
 
     assert closed == sorted(closed)
-    assert closed[-1] > len([row for row in read_incidents(tmp_path) if row["closed_at"] and not row["merged_into"]])
+    assert closed[-1] > len([row for row in IncidentArchive(tmp_path).all() if row["closed_at"]])
     assert counts(TablesReader(tmp_path), CLOSED, name).total() == closed[-1]

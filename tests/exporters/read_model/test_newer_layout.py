@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from exporters.read_model.incident_archive import IncidentArchive
 from exporters.read_model.reader import TablesReader
-from exporters.terminal.incidents import read_incidents
 from streaming.contracts.tables import TABLES
 from streaming.delta.log.definitions import create_or_upgrade
 from streaming.errors import TableRefused
@@ -46,7 +46,7 @@ def test_beside_the_state_only_the_newer_table_is_left_out(reader: TablesReader,
 
 
 def test_so_are_incidents_that_a_command_lists(reader: TablesReader) -> None:
-    assert read_incidents(reader.tables) == []
+    assert IncidentArchive(reader.tables).all() == []
     make_newer(reader.tables, "incidents")
     with pytest.raises(TableRefused, match=r"was written by a newer isrwatch"):
-        read_incidents(reader.tables)
+        IncidentArchive(reader.tables).all()

@@ -15,10 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporters.read_model.event_filter import EventFilter
+from exporters.read_model.recorded_events import EventsTable, history, rows_of
+from exporters.read_model.times import Clock
 from exporters.read_model.versions import as_of, committed_at
-from exporters.terminal.event_filter import EventFilter
-from exporters.terminal.events import EventsTable, history, rows_of
-from exporters.terminal.time_parsing import Clock
 from streaming.contracts.events import Cause, EventKind
 from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
 from streaming.delta.changes.reader import ChangeReader, events_of, rows_between

@@ -13,12 +13,12 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
+from exporters.read_model.event_filter import EventFilter
 from exporters.read_model.past import state_as_of
 from exporters.read_model.reader import TablesReader
+from exporters.read_model.recorded_events import history as events
+from exporters.read_model.times import Clock
 from exporters.read_model.versions import as_of, committed_at, oldest_known
-from exporters.terminal.event_filter import EventFilter
-from exporters.terminal.events import history as events
-from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
 from streaming.contracts.tables import TABLES
 from streaming.delta.changes.history import expire_changes

@@ -9,8 +9,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from exporters.terminal.event_filter import EventFilter
-from exporters.terminal.events import history
+from exporters.read_model.event_filter import EventFilter
+from exporters.read_model.recorded_events import history
 from exporters.terminal.follow import EventFollower
 from tests.plugins.played import play
 

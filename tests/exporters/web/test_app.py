@@ -26,7 +26,6 @@ from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.read_model.snapshot import ReplicationSnapshot
-from exporters.web.landing import LONGEST_LIST
 from exporters.web.negotiation import prefers_openmetrics
 from exporters.web.server import OPTION, Endpoints, serving
 from streaming.errors import ConfigurationError
@@ -178,49 +177,6 @@ def test_requests_are_counted_by_the_pattern_of_their_path(own_address: str) -> 
     assert 0 < float(seconds) < 30
 
 
-def test_every_link_of_the_index_page_responds(address: str) -> None:
-    _, headers, body = ask(address, "/")
-    assert headers["Content-Type"].startswith("text/html")
-    links = [part.split(b'"')[0].decode() for part in body.split(b'href="')[1:]]
-    assert len(links) == 11
-    assert {link: ask(address, link)[0] for link in links} == dict.fromkeys(links, 200) | {"/api/v1/health": 503}
-
-
-def test_the_index_shows_health_data_age_clusters_and_open_incidents(
-    own_address: str, live_cluster: Any, rows: Any
-) -> None:
-    text = ask(own_address, "/")[2].decode()
-    assert "<p class=bad>Cluster main: unhealthy</p><table><tr><th>condition<th>count" in text
-    assert "class=good" not in text
-    assert re.search(r"<td>under_min_isr<td>1<td>orders-\d<td>", text)
-    age, *counts = re.findall(r"<td>([^<]*)", text.partition("<td>main")[2].partition("</table>")[0])
-    assert re.fullmatch(r"\d+\.\d s", age)
-    assert counts == ["1", "2", "1", "1", "0", "unknown"]  # incidents: there is no table of them
-    suspects = [{"broker": 2, "score": 0.25}]
-    live_cluster.put(
-        "incidents",
-        rows.incident("loss:e1", "broker_loss", micros_now(), suspects=suspects, summary="<b>broker</b> 2"),
-        as_of=0,
-    )
-    line = b"<td>broker_loss<td>2<td>&lt;b&gt;broker&lt;/b&gt; 2"
-    wait_until(lambda: line in ask(own_address, "/")[2])
-    many = [rows.incident(f"loss:e{number}", "broker_loss", number) for number in range(LONGEST_LIST + 3)]
-    live_cluster.put("incidents", *many, as_of=0)
-    wait_until(lambda: b"<p>and 3 older ones" in ask(own_address, "/")[2])
-    assert ask(own_address, "/")[2].count(b"<td>broker_loss<td>") == LONGEST_LIST
-
-
-def test_the_index_is_green_of_a_healthy_cluster_only(tables: Any, rows: Any) -> None:
-    now = micros_now()
-    partition = rows.partition("orders", 0, rows.state([1, 2], [1, 2], 1), now)
-    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.broker(2, now), partition, rows.source(now))
-    with serving(tables.directory, SETTINGS) as address:
-        wait_until(lambda: b"<p class=good>Cluster main: healthy</p>" in ask(address, "/")[2])
-        tables.commit(rows.broker(2, now, is_fenced=True))
-        wait_until(lambda: b"<td>broker_down<td>1<td>broker 2<td>" in ask(address, "/")[2])
-        assert b"class=good" not in ask(address, "/")[2]
-
-
 def test_every_response_has_the_security_headers(address: str) -> None:
     for path in ("/", "/metrics", "/healthz", "/api/v1/clusters", "/runbook", "/runbook/IsrwatchBlind", "/nowhere"):
         headers = ask(address, path)[1]
@@ -241,7 +197,7 @@ def test_it_listens_on_several_addresses_and_serves_the_metrics_at_the_path_of_c
             assert ask(other, "/metrics")[0] == 404
             assert [ask(other, path)[0] for path in ("/metrics/jmx", "/clusters/main/metrics")] == [200, 200]
             assert ask(other, "/healthz")[2] == ask(other, "/-/healthy")[2] != b""
-            assert b'href="/probe/all"' in ask(other, "/")[2]
+            assert b'href="./probe/all"' in ask(other, "/")[2]
 
 
 def test_of_several_addresses_none_stays_open_when_one_is_taken(address: str) -> None:
@@ -305,7 +261,7 @@ def test_a_snapshot_that_cannot_be_rendered_is_counted_and_the_next_one_is_shown
         assert "ValueError: cannot convert float NaN to integer" in (refresher.last_error or "")
         left_out = "without what was read last, which cannot be shown: ValueError: cannot convert float NaN to integer"
         assert endpoints.ready(REQUEST).body.decode() == f"isrwatch export is ready\n{left_out}\n"
-        assert f"<p class=bad>{left_out}" in endpoints.index(REQUEST).body.decode()
+        assert list(endpoints.problems()) == [left_out]
         (logged,) = [each for each in caplog.records if each.exc_info]
         assert "the last state is served" in logged.getMessage()
         is_mended.set()

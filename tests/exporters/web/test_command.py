@@ -151,7 +151,7 @@ def test_options_about_series_override_the_settings(
     options: list[str], expected: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[Any] = []
-    monkeypatch.setattr(command, "serve_tables", lambda _folder, settings: served.append(settings.export))
+    monkeypatch.setattr(command, "serve_tables", lambda _folder, settings, _clusters: served.append(settings.export))
     config = tmp_path / "isrwatch.toml"
     config.write_text('[export]\ntopics = ["a*"]\ndisabled = ["quorum"]\n')
     outcome = invoked("--config", str(config), *options)

@@ -141,7 +141,11 @@ def test_every_block_is_valid_shell_filled_in_or_not() -> None:
 def test_the_functions_for_strimzi_find_the_pod_of_a_broker_and_run_tools_in_a_running_one() -> None:
     (strimzi,) = (block for block in blocks(BOOK.setup) if "pod()" in block)
     kubectl = 'kubectl() { [ "$3" = get ] && printf "pod/c-broker-11\\npod/c-broker-1\\n" || printf "%s\\n" "$*"; }\n'
-    text = kubectl + filled(strimzi, for_shell({"cluster": "c"})) + "pod 1; run kafka-topics.sh --list"
+    text = (
+        kubectl
+        + filled(strimzi, for_shell({"resource": "c", "namespace": "kafka"}))
+        + "pod 1; run kafka-topics.sh --list"
+    )
     said = subprocess.run(["bash", "-euc", text], capture_output=True, text=True, check=True).stdout
     assert said == "pod/c-broker-1\n-n kafka exec -i pod/c-broker-11 -c kafka -- bin/kafka-topics.sh --list\n"
 

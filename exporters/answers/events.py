@@ -1,0 +1,157 @@
+"""Recorded events as an answer: the newest, those before one that was shown, or those that were committed since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from exporters.answers.answer import Answer, AsOf, Row, Sentence, Tone
+from exporters.read_model.event_filter import EventFilter, EventKey, key_of
+from exporters.read_model.recorded_events import COLUMNS, added_events, history
+from exporters.read_model.times import Clock
+from exporters.read_model.unreadable import UnreadableTables
+from exporters.read_model.versions import as_of
+from streaming.contracts.events import Cause, EventKind
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.changes.reader import ChangesRestarted
+from streaming.delta.log.table_log import newest_version
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from exporters.answers.answer import Question
+    from exporters.answers.subject import Tables
+
+NAME: Final = "events"
+HELP: Final = "Recorded events, oldest first; of more than the limit the newest."
+FILTERS: Final[Mapping[str, str]] = {
+    "topic": "Topic name, or a pattern.",
+    "partition": "Partition number.",
+    "broker": "Id of a broker that left or joined the ISR, led or leads, or that the event is about.",
+    "cause": f"Cause of the event: {', '.join(Cause)}.",
+    "event": f"Kind of event: {', '.join(EventKind)}.",
+    "since": "Only those that occurred at this time or later: 15m, 2h, 2026-03-01T10:30:00Z.",
+    "until": "Only those that occurred at this time or before.",
+    "limit": "At most so many.",
+    "before": "Only those that come before this key of an event (time, offset, id): the page before.",
+    "after": "Only those that were committed after this version of partition_changes; all of them.",
+}
+"""Every filter with its help."""
+LIMIT: Final = 100
+LARGEST_LIMIT: Final = 10_000
+_FARTHEST: Final = 10_000
+"""Versions by which one who follows may be behind."""
+
+
+def answer(tables: Tables, question: Question) -> Answer:
+    """Answer with events; a limit of 0 is none.
+
+    Raises:
+        ConfigurationError: a filter has a value that it cannot have.
+        ChangesRestarted: what was committed after a version cannot be said.
+    """
+    chosen, newest = Chosen.of(tables, question), newest_version(tables.folder / PARTITION_CHANGES.name)
+    if after := question.filters.get("after"):
+        return _added(tables, _whole("after", after[-1]), newest, chosen.selection)
+    unreadable = UnreadableTables()
+    limit = _whole("limit", question.filters.get("limit", (str(LIMIT),))[-1])
+    rows = [*chosen.newest(tables, limit or None, unreadable)]
+    why = {NAME: "; ".join(unreadable.sentences)} if unreadable.sentences else {}
+    return replace(_answer(tables, rows, [], newest), as_of=chosen.as_of, unreadable=why)
+
+
+class Chosen(NamedTuple):
+    """Events that a question selects; of the past what had occurred by then."""
+
+    selection: EventFilter
+    as_of: AsOf | None
+
+    @classmethod
+    def of(cls, tables: Tables, question: Question) -> Chosen:
+        """Read a question; ``ConfigurationError``: a value is none that its filter, or the moment, can have."""
+        clock = Clock(tables.now)
+        selection = selection_of(question, clock)
+        return cls(selection, None if question.at is None else _then(tables, question.at, clock))
+
+    def newest(self, tables: Tables, limit: int | None, unreadable: UnreadableTables) -> Iterator[Row]:
+        """Read the newest events, oldest first; None is no limit."""
+        version = None if self.as_of is None else self.as_of.version
+        return history(tables.folder, self.selection, unreadable, limit=limit, as_of=version)
+
+
+def _added(tables: Tables, after: int, newest: int, selection: EventFilter) -> Answer:
+    if newest - after > _FARTHEST:
+        raise ChangesRestarted(f"{newest - after:,} versions came since the last look")
+    added = added_events(tables.folder, after, selection)
+    left_out = len(added.rows) - LARGEST_LIMIT
+    said = [Sentence(f"{left_out:,} events came at once and are left out", Tone.WARNING)] if left_out > 0 else []
+    return _answer(tables, added.rows[-LARGEST_LIMIT:], said, added.version)
+
+
+def _answer(tables: Tables, rows: list[Row], said: list[Sentence], version: int) -> Answer:
+    return Answer(columns=COLUMNS, rows=rows, sentences=said, clusters=[], now=tables.now, version=version)
+
+
+def _then(tables: Tables, at: str, clock: Clock) -> AsOf:
+    version = as_of(tables.folder, at, clock)
+    return AsOf(clock.now if at.strip().isdecimal() else clock.read(at), version)
+
+
+def selection_of(question: Question, clock: Clock) -> EventFilter:
+    """Return what a question selects.
+
+    Raises:
+        ConfigurationError: a value is none that its filter can have.
+    """
+    given = question.filters
+    for name in given:
+        if name not in FILTERS:
+            raise ConfigurationError(f"events have no filter {name}; there are {', '.join(FILTERS)}")
+    return EventFilter(
+        clusters=question.clusters,
+        topics=given.get("topic", ()),
+        partitions=tuple(_wholes("partition", given)),
+        brokers=tuple(_wholes("broker", given)),
+        causes=_one_of("cause", Cause, given),
+        events=_one_of("event", EventKind, given),
+        since=_moment("since", given, clock),
+        until=_moment("until", given, clock),
+        before=_key(given["before"][-1]) if given.get("before") else None,
+    )
+
+
+def key_text(row: Mapping[str, Any]) -> str:
+    """Return the key of an event as the filter ``before`` takes it."""
+    at, offset, event_id = key_of(row)
+    return f"{at},{offset},{event_id}"
+
+
+def _key(text: str) -> EventKey:
+    at, _, rest = text.partition(",")
+    offset, _, event_id = rest.partition(",")
+    if not event_id:
+        raise ConfigurationError(f"before is {text!r}; give the key of an event: time, offset, id")
+    return _whole("before", at), -1 if offset == "-1" else _whole("before", offset), event_id
+
+
+def _moment(name: str, given: Mapping[str, tuple[str, ...]], clock: Clock) -> int | None:
+    return clock.read(given[name][-1]) if given.get(name) else None
+
+
+def _wholes(name: str, given: Mapping[str, tuple[str, ...]]) -> Iterator[int]:
+    return (_whole(name, text) for text in given.get(name, ()))
+
+
+def _whole(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(2**63)) - 1):
+        raise ConfigurationError(f"{name} is {text!r}; give a whole number")
+    return int(text)
+
+
+def _one_of(name: str, known: Iterable[str], given: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    allowed = [*known]
+    for text in given.get(name, ()):
+        if text not in allowed:
+            raise ConfigurationError(f"{name} is {text!r}; use one of {', '.join(allowed)}")
+    return given.get(name, ())

@@ -1,0 +1,321 @@
+"""A subject: what is read to answer a question about it, what is a row, what is said beside the rows."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Question, Row, Sentence, Tone, refuse_unknown
+from exporters.metrics.sample_ages import oldest_ages
+from exporters.read_model.past import state_as_of
+from exporters.read_model.reader import TablesReader
+from exporters.read_model.times import SECOND, Clock
+from exporters.read_model.unreadable import UnreadableTables
+from exporters.read_model.versions import as_of
+from streaming.cluster_settings import each_cluster
+from streaming.contracts.tables import (
+    BROKER_STATE_TABLE,
+    CLUSTER_STATE_TABLE,
+    PARTITION_CHANGES,
+    PARTITION_STATE_TABLE,
+    SOURCE_PROGRESS,
+)
+from streaming.delta.log.queries import columns_of, open_ours, select, where_in
+from streaming.errors import ConfigurationError, TableUnreadable
+from streaming.name_patterns import patterns_of
+from streaming.settings import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from exporters.read_model.incident_archive import IncidentArchive
+    from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
+    from streaming.contracts.columns import Table
+    from streaming.delta.store.place import Place
+
+_STATE: Final = frozenset(
+    table.name
+    for table in (PARTITION_CHANGES, PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
+)
+FRESHNESS: Final = ("cluster_id", "cluster", "data_age_seconds", "is_stale")
+"""Columns that every row of the state begins with."""
+OF_SAMPLES: Final = "sample_age_seconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Times of a configuration, in seconds.
+
+    Attributes:
+        stale_after: age up to which state counts.
+        oldest_ages: the same of samples, by table.
+        poll_intervals: how often the brokers of a cluster are polled, by its name.
+    """
+
+    stale_after: float
+    oldest_ages: Mapping[str, float]
+    poll_intervals: Mapping[str, float]
+
+    @classmethod
+    def of(cls, config_file: Path | None) -> Limits:
+        """Read a configuration, as of the option ``--config``."""
+        configured = load(config_file)
+        stale_after = configured.export.stale_after
+        polls = {each.cluster.name: each.collect.poll_interval for each in each_cluster(config_file)}
+        ages = oldest_ages(stale_after, configured.collect)
+        return cls(stale_after=stale_after, oldest_ages=ages, poll_intervals=polls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """Where answers come from.
+
+    Attributes:
+        folder: of the tables.
+        limits: from which age on nothing counts.
+        now: UTC microseconds.
+        snapshot: of the present; None reads it from the tables.
+        unreadable: why a table of the snapshot could not be read, by its name.
+        archive: every incident; None reads them from the tables.
+    """
+
+    folder: Place
+    limits: Limits
+    now: int
+    snapshot: ReplicationSnapshot | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    archive: IncidentArchive | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question, with the clusters that it is about.
+
+    Attributes:
+        question: what is asked.
+        tables: where the answer comes from.
+        as_of: the moment of the past; None is the present.
+        clusters: by name, each with the columns that its rows begin with.
+        unreadable: takes the tables that cannot be read, by name.
+        errors: the same of every table of the snapshot, whether or not this answer needs it.
+    """
+
+    question: Question
+    tables: Tables
+    as_of: AsOf | None
+    clusters: list[tuple[ClusterSnapshot, Row]]
+    unreadable: dict[str, str]
+    errors: Mapping[str, str]
+
+    @property
+    def now(self) -> int:
+        """UTC microseconds of the present, also in a question about the past."""
+        return self.tables.now
+
+    @property
+    def moment(self) -> int:
+        """UTC microseconds that the answer is of."""
+        return self.now if self.as_of is None else self.as_of.moment
+
+    @property
+    def is_now(self) -> bool:
+        """Whether it is about the present, of which alone there are samples and advice."""
+        return self.as_of is None
+
+    @property
+    def current(self) -> list[ClusterSnapshot]:
+        """The clusters whose state is the present one and not stale."""
+        return [each for each, row in self.clusters if self.is_now and not row["is_stale"]]
+
+    def patterns(self, name: str) -> tuple[str, ...]:
+        """Return the patterns of a filter; empty chooses everything."""
+        return tuple(self.question.filters.get(name, ()))
+
+    def of_cluster(self, name: str) -> str:
+        """Return the words that name a cluster; none where there is only one."""
+        return f" of cluster {name}" if len(self.clusters) > 1 else ""
+
+    @contextmanager
+    def reading(self, table: Table) -> Iterator[None]:
+        """Leave the block when a table cannot be read, and continue after it."""
+        try:
+            yield
+        except TableUnreadable as error:
+            self.unreadable.setdefault(table.name, str(error))
+
+    def samples(self, table: Table, *, sampled_at: str = "collected_at") -> list[Row]:
+        """Return the rows of a table of samples of these clusters, each with its age; none where there is no table."""
+        names, rows = {each.cluster.cluster_id: each.name for each, _ in self.clusters}, list[Row]()
+        with self.reading(table):
+            samples = select(open_ours(self.tables.folder, table), table, where_in(names))
+            columns = columns_of(samples, samples.column_names)
+            for values in zip(*columns.values(), strict=True):
+                row = dict(zip(columns, values, strict=True))
+                row["cluster"] = names[row["cluster_id"]]  # it may have been renamed since
+                row[OF_SAMPLES] = max(0, self.now - row[sampled_at]) / SECOND
+                rows.append(row)
+        return rows
+
+    def sampled(self, cluster: ClusterSnapshot, table: Table) -> tuple[Any, ...]:
+        """Return the samples of a table that the snapshot of a cluster holds; none while they cannot be read."""
+        rows: tuple[Any, ...] | None = getattr(cluster.samples, table.name)
+        if rows is None:
+            self.unreadable.setdefault(table.name, self.errors.get(table.name, f"{table.name} cannot be read"))
+        return rows or ()
+
+    def without_samples(self, table: Table, what: str, needs: str) -> Sentence:
+        """Say why there is no row of samples.
+
+        Args:
+            table: of the samples.
+            what: they are of.
+            needs: what it takes that there are any.
+        """
+        if not self.clusters:
+            return Sentence("no cluster has been observed")
+        if table.name in self.unreadable:
+            return Sentence(f"whether there are {what} is unknown: {table.name} cannot be read", Tone.WARNING)
+        return Sentence(f"no samples of {what}: {needs}; isrwatch doctor checks that")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """A choice of rows by patterns of names.
+
+    Attributes:
+        name: of the parameter and the option, and what it chooses, in the singular.
+        help: what is written there.
+        names: the names by which a row is chosen.
+        known: every name there is; None is those of the rows.
+    """
+
+    name: str
+    help: str
+    names: Callable[[Row], Iterable[str]]
+    known: Callable[[Asked], Iterable[str]] | None = None
+
+    def chosen(self, asked: Asked, rows: list[Row]) -> list[Row]:
+        """Return the rows that are chosen.
+
+        Raises:
+            ConfigurationError: a pattern fits nothing that there is.
+        """
+        patterns = asked.question.filters.get(self.name, ())
+        if not patterns:
+            return rows
+        if self.known is not None:
+            refuse_unknown(patterns, self.known(asked), self.name)
+        elif rows:
+            refuse_unknown(patterns, (name for row in rows for name in self.names(row)), self.name)
+        chosen = patterns_of(*patterns)
+        return [row for row in rows if chosen(*self.names(row))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What can be asked about.
+
+    Attributes:
+        name: of the command and of the path of the API.
+        help: one sentence.
+        filters: the first one chooses the subject itself.
+        columns: of its rows.
+        rows: reads them.
+        said: what is said of those that were chosen; where there are none, why.
+        has_history: whether it can be asked about the past.
+    """
+
+    name: str
+    help: str
+    filters: tuple[Filter, ...]
+    columns: tuple[str, ...]
+    rows: Callable[[Asked], Iterable[Row]]
+    said: Callable[[Asked, list[Row]], Iterable[Sentence]]
+    has_history: bool = False
+
+    def answer(self, tables: Tables, question: Question) -> Answer:
+        """Answer from tables.
+
+        Raises:
+            ConfigurationError: something is asked for that does not exist, or a moment that cannot be shown.
+            TableUnreadable: there is no state without this table.
+        """
+        if question.at is not None and not self.has_history:
+            raise ConfigurationError(
+                f"of {self.name} only the newest samples are kept, so there is no answer as of {question.at}; leave it "
+                "out for the present"
+            )
+        if others := sorted(set(question.filters) - {each.name for each in self.filters}):
+            raise ConfigurationError(f"{self.name} are not filtered by {others[0]}")
+        asked = opened(tables, question)
+        rows = list(self.rows(asked))
+        for each in self.filters:
+            rows = each.chosen(asked, rows)
+        return Answer(
+            columns=self.columns,
+            rows=rows,
+            sentences=list(self.said(asked, rows)),
+            clusters=[ClusterFreshness(*_freshness_of(row)) for _, row in asked.clusters],
+            now=asked.now,
+            as_of=asked.as_of,
+            unreadable=asked.unreadable,
+        )
+
+
+def opened(tables: Tables, question: Question) -> Asked:
+    """Find the clusters that a question is about, as of its moment.
+
+    Raises:
+        ConfigurationError: a pattern of a cluster fits none, or the moment cannot be shown.
+    """
+    errors, moment = dict(tables.unreadable), None
+    if question.at is not None:
+        snapshot, moment = _past(tables, question.at, errors)
+    else:
+        snapshot = _present(tables.folder, errors) if tables.snapshot is None else tables.snapshot
+    by_name = sorted(snapshot.clusters.values(), key=lambda each: each.name)
+    known = (name for each in by_name for name in (each.name, each.cluster.cluster_id))
+    refuse_unknown(question.clusters, known, "cluster")
+    chosen, then = patterns_of(*question.clusters), tables.now if moment is None else moment.moment
+    clusters = [
+        (each, _freshness(each, then, tables.limits.stale_after))
+        for each in by_name
+        if chosen(each.name, each.cluster.cluster_id)
+    ]
+    unreadable = {name: why for name, why in errors.items() if name in _STATE}
+    return Asked(
+        question=question, tables=tables, as_of=moment, clusters=clusters, unreadable=unreadable, errors=errors
+    )
+
+
+def _past(tables: Tables, at: str, errors: dict[str, str]) -> tuple[ReplicationSnapshot, AsOf]:
+    version, collected = as_of(tables.folder, at, Clock(tables.now)), UnreadableTables()
+    snapshot = state_as_of(tables.folder, version, collected.add)
+    if collected.sentences:
+        errors[BROKER_STATE_TABLE.name] = "; ".join(collected.sentences)
+    return snapshot, AsOf(snapshot.read_at, version)
+
+
+def _present(folder: Place, errors: dict[str, str]) -> ReplicationSnapshot:
+    """Read the present state from the tables that can be read."""
+    reader = TablesReader(folder)
+    try:
+        snapshot = reader.refresh()
+    except TableUnreadable as error:
+        with suppress(TableUnreadable):
+            errors[PARTITION_CHANGES.name] = str(error)
+            return reader.state_alone()
+        raise
+    errors |= {status.table: status.error for status in reader.statuses if status.error is not None}
+    return snapshot
+
+
+def _freshness(cluster: ClusterSnapshot, now: int, stale_after: float) -> Row:
+    age, is_stale = cluster.age_seconds(now), cluster.is_stale(now, stale_after)
+    return dict(zip(FRESHNESS, (cluster.cluster.cluster_id, cluster.name, age, is_stale), strict=True))
+
+
+def _freshness_of(row: Row) -> tuple[Any, ...]:
+    return row["cluster"], row["cluster_id"], row["data_age_seconds"], row["is_stale"]

@@ -1,0 +1,1 @@
+"""Pages for people, rendered on the server: fleet, cluster, broker, topic, groups and incidents."""
