@@ -167,7 +167,8 @@ def _of_past_states(tables: Path) -> Iterator[str]:
         put_first(found, read_base(tables / "past_states", base))
         actual, due = (without_counts(of_moment(each.finish(0, 0, 0))) for each in (found, expected))
         if actual != due:
-            yield f"past_states: the state of version {base.version} differs in {[key for key in due if actual.get(key) != due[key]]}"
+            clusters = [key for key in due if actual.get(key) != due[key]]
+            yield f"past_states: the state of version {base.version} differs in {clusters}"
 
 
 def without_counts(clusters: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
