@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
 
 PARTITIONS_KEPT: Final = 250_000
-"""Of the bases in memory, together; the newest one stays whatever its size."""
+"""Partitions of the bases in memory, together; the newest one stays whatever its size."""
 BYTES_KEPT: Final = 64 << 20
-"""Of the changes after a base: more are read again for each moment."""
+"""Bytes of the changes after a base that stay in memory: more are read again for each moment."""
 _MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 _KEY: Final = ["subject", "cluster_id", "topic_id", "partition", "broker"]
 _READ: Final = (

@@ -66,9 +66,9 @@ _MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 _MICROS: Final = "arrow_cast({}, 'Int64')"
 _DAY: Final = 86_400_000_000
 _KINDS: Final = "'metadata_log', 'poll'"
-"""Of the sources that order partitions."""
+"""Kinds of the sources that order partitions."""
 _SHOWS: Final = "subject <> 'source' AND (subject <> 'cluster' OR array_length(events) > 0)"
-"""What a page shows; that a source lives, and who votes in the quorum, is written again and again."""
+"""Changes that a page shows; that a source lives, and who votes in the quorum, is written again and again."""
 
 
 class MomentRefused(ConfigurationError):
