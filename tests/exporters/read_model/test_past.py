@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from exporters.read_model.past import MomentRefused, Past, Scope
+from exporters.read_model.past import ChangeScope, MomentRefused, Past
 from exporters.read_model.past_rows import incidents_at
 from exporters.read_model.reader import micros_now
 from streaming.contracts.tables import INCIDENTS
@@ -102,7 +102,7 @@ def test_a_page_is_walked_by_its_own_changes(history: History, rows: pa.Table) -
     past = past_of(history)
     topics = Counter(name for name in rows["topic"].to_pylist() if name is not None)
     (topic, _), *_ = topics.most_common()
-    of = Scope(rows["cluster_id"][0].as_py(), topic, 0)
+    of = ChangeScope(rows["cluster_id"][0].as_py(), topic, 0)
     at, walked = 0, list[int]()
     while (following := past.next(at, of)) is not None:
         walked.append(at := following)
@@ -112,7 +112,7 @@ def test_a_page_is_walked_by_its_own_changes(history: History, rows: pa.Table) -
         if (row["cluster_id"], row["topic"], row["partition"]) == of[:3]
     ]
     assert walked == sorted({*mine})
-    assert past.next(0, Scope(topic="no such topic's name")) is None
+    assert past.next(0, ChangeScope(topic="no such topic's name")) is None
 
 
 def test_spells_incidents_and_sampled_spells_of_real_tables_are_those_of_the_moment(tables: Tables) -> None:
