@@ -115,6 +115,20 @@ def number(
     return Parameter(name=name, help=help_text, schema=schema, parse=parse, **more)
 
 
+def seconds(name: str, help_text: str) -> Parameter:
+    """Declare a parameter that is a duration in seconds."""
+    least, most = 0.001, 2**31 - 1
+
+    def parse(given: str) -> float:
+        value = float(given)
+        if not (given.isascii() and len(given) <= _DIGITS and least <= value <= most):
+            raise ValueError
+        return value
+
+    schema = {"type": "number", "minimum": least, "maximum": most}
+    return Parameter(name=name, help=help_text, schema=schema, parse=parse)
+
+
 def flag(name: str, help_text: str) -> Parameter:
     """Declare a parameter that is true or false; false by default."""
     values = {"true": True, "false": False}

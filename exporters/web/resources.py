@@ -12,7 +12,7 @@ from exporters.read_model.group_sums import summed
 from exporters.read_model.health_reasons import SEVERITIES, HealthSeverity
 from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes, ClusterTotals
 from exporters.web.api_resource import CLUSTER, COUNTS, ApiResource, Item, any_of, columns_of, one_of
-from exporters.web.parameters import choice, flag, moment, number
+from exporters.web.parameters import choice, flag, moment, number, seconds
 from streaming.contracts import health
 from streaming.contracts.columns import Column, required
 from streaming.contracts.group_readers import GroupOffsetsRow
@@ -349,7 +349,7 @@ GROUP_RESOURCES: Final = (
 
 PARAMETERS: Final = (
     CLUSTER,
-    number("max_age", "Seconds: older data says nothing about now; by default export.stale_after.", at_least=1),
+    seconds("max_age", "Seconds: older data says nothing about now; by default export.stale_after."),
     moment("newer_than", "The data must be newer than this: a gate gives the time at which the restart ended."),
     flag("allow_planned", "A cluster from which announced work keeps brokers or replicas away is healthy."),
     choice("ignore", "A condition that does not count.", IGNORABLE, is_repeatable=True),
