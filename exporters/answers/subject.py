@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Question, Row, Sentence, Tone, refuse_unknown
 from exporters.metrics.sample_ages import oldest_ages
-from exporters.read_model.past import state_as_of
+from exporters.read_model.moments import Version, read_moment
+from exporters.read_model.past import Past, state_as_of
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.times import SECOND, Clock
 from exporters.read_model.unreadable import UnreadableTables
@@ -291,6 +292,9 @@ def opened(tables: Tables, question: Question) -> Asked:
 
 
 def _past(tables: Tables, at: str, errors: dict[str, str]) -> tuple[ReplicationSnapshot, AsOf]:
+    moment = read_moment(at, tables.now)
+    if not isinstance(moment, Version):
+        return Past(tables.folder, lambda: tables.now).snapshot(moment), AsOf(moment)
     version, collected = as_of(tables.folder, at, Clock(tables.now)), UnreadableTables()
     snapshot = state_as_of(tables.folder, version, collected.add)
     if collected.sentences:

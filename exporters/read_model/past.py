@@ -142,6 +142,10 @@ class Past:
             table = self._changes.opened()
             return None if table is None else self._range(table, clusters)[0]
 
+    def check(self, at: int, clusters: Collection[str] | None = None) -> None:
+        """Refuse a moment that cannot be shown, as :meth:`snapshot` does."""
+        self._check(at, _range(self._opened(), clusters))
+
     def snapshot(self, at: int, clusters: Collection[str] | None = None) -> ReplicationSnapshot:
         """Return the state at a moment, with ``read_at`` the moment.
 
