@@ -188,7 +188,7 @@ def test_a_page_has_the_name_as_text_and_no_other_elements(name: str) -> None:
     assert visible(first.text.replace("\n", ""))
     for page, like in zip(others, [*map(Elements, pages("plain"))][1:], strict=True):
         if known_values({"group": name}):
-            assert page.tags == like.tags
+            assert [tag for tag in page.tags if tag != "mark"] == [tag for tag in like.tags if tag != "mark"]
         for link in page.links:
             given_there = parse_qs(urlsplit(link).query, keep_blank_values=True)
             assert given_there.get("group", [name]) == [name]

@@ -146,7 +146,7 @@ def test_it_says_whether_alerts_have_links() -> None:
     settings = Settings()
     assert list(CHECKS_OF_THE_MACHINE["links"](settings)) == [(Status.SKIPPED, NO_LINKS)]
     settings = replace(settings, export=replace(settings.export, url="https://isrwatch.example/"))
-    sentence = "export.url: alerts link to https://isrwatch.example/runbook"
+    sentence = "export.url: alerts and boards link to https://isrwatch.example/incidents and https://isrwatch.example/runbook"
     assert list(CHECKS_OF_THE_MACHINE["links"](settings)) == [(Status.OK, sentence)]
 
 
@@ -174,6 +174,27 @@ def test_the_web_configuration_of_each_program_is_checked(
     ((it, sentence),) = CHECKS_OF_THE_MACHINE["web files"](settings)
     assert it is status
     assert sentence.startswith(f"{program}.web_config_file: {web}" if text else f"{program}.web_config_file:")
+    assert said in sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        (f"basic_auth_users: {{me: {HASH}}}", Status.OK, "metrics and health checks are open to everyone, without a"),
+        (
+            "tls_server_config: {cert_file: web.crt, key_file: web.key}",
+            Status.WARNING,
+            "there are no logins, so it has",
+        ),
+    ],
+)
+def test_metrics_that_need_no_login_are_named(text: str, status: Status, said: str, tmp_path: Path) -> None:
+    make_certificate(tmp_path, "web")
+    web = tmp_path / "web.yml"
+    web.write_text(text)
+    exporting = replace(Settings().export, web_config_file=str(web), metrics_without_login=True)
+    _, (it, sentence) = CHECKS_OF_THE_MACHINE["web files"](replace(Settings(), export=exporting))
+    assert it is status
     assert said in sentence
 
 
