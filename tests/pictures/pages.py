@@ -36,7 +36,7 @@ from tests.plugins.local_http import wait_until
 SCENARIO: Final = Path(__file__).parent / "trouble.toml"
 BEGIN: Final = 1_790_000_100 * SECOND
 MODES: Final = {"light": "1", "dark": "0"}
-SIZES: Final = {380: 4200, 1400: 2600}
+SIZES: Final = {380: 1900, 1400: 1900}
 _STEP: Final = 5
 
 
