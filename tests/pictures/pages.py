@@ -133,6 +133,8 @@ def pages_of(scene: str, tables: Path) -> Mapping[str, str]:
         "topic": links.topic(CLUSTER, "orders"),
         "groups": links.groups(CLUSTER),
     }
+    if scene == "trouble":
+        paths["past"] = links.cluster(CLUSTER, BEGIN + 500 * SECOND)
     rows = IncidentArchive(tables).all()
     worst = max(rows, key=lambda row: (row["closed_at"] is None, row["evidence_events"] or 0), default=None)
     return paths | ({} if worst is None else {"incident": links.incident(shown_id(worst))})
