@@ -31,7 +31,7 @@ from streaming.name_patterns import patterns_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-SHOWN: Final = 500
+SHOWN: Final = 200
 SPANS: Final = ("1d", "7d", "30d", "90d")
 
 
