@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.escapes import json_text
 from streaming.name_patterns import is_exclusion, patterns_of
 
@@ -142,6 +142,18 @@ class Answer:
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not an answer: {error!r}") from error
+
+
+class ServerRefused(ConfigurationError):
+    """The address, the certificate or the login is wrong, or what is there is no isrwatch: no later try helps."""
+
+
+class ServerUnavailable(ConnectionRefused):
+    """The server cannot be reached, or cannot answer now."""
+
+
+class AnswersRestarted(ConnectionRefused):
+    """What was followed is not there any more, and is to be read from its beginning."""
 
 
 def refuse_unknown(given: Iterable[str] | None, existing: Iterable[str], what: str) -> None:

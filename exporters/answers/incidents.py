@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers import links
-from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Row, Sentence, Tone, refuse_unknown
+from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Row, Sentence, refuse_unknown
 from exporters.answers.event_groups import by_moment
 from exporters.answers.event_text import as_event
 from exporters.read_model.events import INCIDENT_COLUMNS
@@ -76,7 +76,7 @@ def answer(tables: Tables, question: Question) -> Answer:
     return Answer(
         columns=INCIDENT_COLUMNS,
         rows=shown,
-        sentences=[*_stale(chosen), *([] if shown else [_none(len(rows), question)])],
+        sentences=[] if shown else [_none(len(rows), question)],
         clusters=chosen,
         now=tables.now,
         as_of=as_of,
@@ -122,17 +122,6 @@ def _classes(given: Iterable[str]) -> list[str]:
 
 def _is_chosen(cluster: ClusterFreshness, rows: Sequence[Row], patterns: Sequence[str]) -> bool:
     return patterns_of(*patterns)(cluster.name, cluster.id) or any(row["cluster_id"] == cluster.id for row in rows)
-
-
-def _stale(clusters: Iterable[ClusterFreshness]) -> list[Sentence]:
-    return [
-        Sentence(
-            f"STALE: cluster {each.name} was last observed {span(each.age)} ago; its incidents are that old",
-            Tone.CRITICAL,
-        )
-        for each in clusters
-        if each.is_stale and each.age is not None
-    ]
 
 
 def _none(closed: int, question: Question) -> Sentence:
@@ -203,8 +192,11 @@ class IncidentReport:
     @property
     def stale(self) -> str | None:
         """Sentence that its data is old; None if it is not."""
-        told = _stale([ClusterFreshness(**self.freshness)] if self.freshness else [])
-        return told[0].text if told else None
+        if self.freshness is None or not self.freshness["is_stale"]:
+            return None
+        cluster = ClusterFreshness(**self.freshness)
+        age = "never" if cluster.age is None else f"last {span(cluster.age)} ago"
+        return f"STALE: cluster {cluster.name} was observed {age}; what is said of this incident is that old"
 
 
 def report(tables: Tables, any_id: str, url: str = "") -> IncidentReport:

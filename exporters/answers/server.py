@@ -16,10 +16,10 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 
-from exporters.answers.answer import Answer
+from exporters.answers.answer import Answer, AnswersRestarted, ServerRefused, ServerUnavailable
 from exporters.answers.incidents import IncidentReport
 from streaming.durations import duration_text
-from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.errors import ConfigurationError
 from streaming.escapes import printable
 from streaming.settings import ServerSettings, check_url, server_password
 
@@ -36,18 +36,6 @@ VERSION_HEADER: Final = "Isrwatch-Version"
 _LONGEST_QUOTE: Final = 300
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _GONE, _UNAVAILABLE = 200, 401, 403, 404, 410, 503
 _GATEWAY: Final = frozenset({502, 503, 504})
-
-
-class ServerRefused(ConfigurationError):
-    """The address, the certificate or the login is wrong, or what is there is no isrwatch: no later try helps."""
-
-
-class ServerUnavailable(ConnectionRefused):
-    """The server cannot be reached, or cannot answer now."""
-
-
-class AnswersRestarted(ConnectionRefused):
-    """What was followed is not there any more, and is to be read from its beginning."""
 
 
 class Server:
@@ -256,17 +244,3 @@ def _quoted(said: object) -> str:
     """Return what others said as part of a sentence."""
     text = printable(str(said)).strip() or type(said).__name__
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
-
-
-def ask(server: Server, subject: str, question: Question) -> Answer:
-    """Ask an exporter what :meth:`exporters.answers.subject.Subject.answer` would answer there.
-
-    Raises:
-        ConfigurationError: the server refuses the question.
-        ConnectionRefused: it does not answer.
-    """
-    chosen = {"cluster": question.clusters, **question.filters}
-    parameters = [(name, pattern) for name, patterns in chosen.items() for pattern in patterns]
-    parameters += [("all", "true")] * question.everything
-    parameters += [] if question.at is None else [("at", question.at)]
-    return Answer.from_json(json.dumps(server.document(f"answers/{subject}", parameters)))

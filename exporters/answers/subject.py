@@ -247,6 +247,8 @@ class Subject:
                 f"of {self.name} only the newest samples are kept, so there is no answer as of {question.at}; leave it "
                 "out for the present"
             )
+        if others := sorted(set(question.filters) - {each.name for each in self.filters}):
+            raise ConfigurationError(f"{self.name} are not filtered by {others[0]}")
         asked = opened(tables, question)
         rows = list(self.rows(asked))
         for each in self.filters:

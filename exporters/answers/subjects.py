@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from exporters.answers import events, incidents
 from exporters.answers.brokers import BROKERS
 from exporters.answers.groups import GROUP_SUBJECT
 from exporters.answers.partitions import CLUSTERS, PARTITION, TOPICS
@@ -12,9 +13,10 @@ from exporters.answers.samples import METRICS, QUORUM, TRANSACTION_SUBJECT
 from exporters.answers.settings import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from exporters.answers.subject import Subject
+    from exporters.answers.answer import Answer, Question
+    from exporters.answers.subject import Subject, Tables
 
 SUBJECTS: Final[Mapping[str, Subject]] = {
     each.name: each
@@ -23,3 +25,34 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         *(GROUP_SUBJECT, TRANSACTION_SUBJECT, QUORUM, SETTINGS, METRICS),
     )
 }
+
+
+class Answering(NamedTuple):
+    """What answers under a name.
+
+    Attributes:
+        help: one sentence.
+        filters: the help of each filter, by its name.
+        answer: answers from tables.
+        has_history: whether it can be asked about the past.
+        has_healthy: whether it leaves out what is well, or over, unless everything is asked for.
+    """
+
+    help: str
+    filters: Mapping[str, str]
+    answer: Callable[[Tables, Question], Answer]
+    has_history: bool = True
+    has_healthy: bool = True
+
+
+def _of_subject(subject: Subject) -> Answering:
+    filters = {each.name: each.help for each in subject.filters}
+    return Answering(subject.help, filters, subject.answer, has_history=subject.has_history)
+
+
+ANSWERS: Final[Mapping[str, Answering]] = {
+    **{name: _of_subject(subject) for name, subject in SUBJECTS.items()},
+    events.NAME: Answering(events.HELP, events.FILTERS, events.answer, has_healthy=False),
+    incidents.NAME: Answering(incidents.HELP, incidents.FILTERS, incidents.answer),
+}
+"""Everything that can be asked, by name."""

@@ -232,6 +232,11 @@ class ClusterDraft:
         for source in self._sources.values():
             self._watch(source)
 
+    @property
+    def cluster_id(self) -> ClusterId:
+        """Kafka's id of the cluster."""
+        return self._cluster.cluster_id
+
     def observe_until(self, moment: Micros) -> None:
         """Let the cluster be observed up to a moment of the past, whatever was reported since."""
         self._cluster = self._cluster._replace(watermark=moment, primary_watermark=moment)

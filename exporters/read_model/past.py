@@ -13,7 +13,7 @@
 #   history. A cluster that was blind or not there at the time is shown so, or is absent.
 # - Spells have their times, so what was raised then is derived by the rules of today. Incidents that were open then
 #   have the sentences of today. Samples and lags have no history: they are absent.
-# - How often brokers were removed from ISRs is known now, and counted back for a version only.
+# - How often brokers were removed from ISRs is counted on from a base; without one it is unknown once history expired.
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from exporters.read_model.draft import SnapshotDraft
+from exporters.read_model.base_snapshots import BaseSnapshots
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.past_rows import incidents_at, sampled_spells_at, spells_at
 from exporters.read_model.reader import isr_removals, micros_now, state_of_changes
-from exporters.read_model.snapshot import ReplicationSnapshot
 from exporters.read_model.spells import put_conditions, put_sampled_conditions
 from exporters.read_model.times import Clock
 from exporters.read_model.versions import committed_at
@@ -36,11 +35,11 @@ from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.sampled_conditions import SampledSpell
 from streaming.contracts.tables import BROKER_STATE_TABLE, CONDITIONS, INCIDENTS, PARTITION_CHANGES, SAMPLED_CONDITIONS
-from streaming.delta.changes.history import EXPIRED, newest_changes
+from streaming.delta.changes.history import EXPIRED
 from streaming.delta.log.queries import ALL, open_ours, query, quoted, select, where_in
 from streaming.delta.log.storage import open_table
 from streaming.delta.log.table_log import BEFORE_FIRST
-from streaming.delta.state import apply_changes, as_of_version
+from streaming.delta.state import as_of_version
 from streaming.errors import ConfigurationError, TableUnreadable
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from exporters.read_model.draft import SnapshotDraft
+    from exporters.read_model.snapshot import ReplicationSnapshot
     from streaming.contracts.columns import Table
     from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.delta.store.place import Place
@@ -57,7 +58,6 @@ _MICROS: Final = "arrow_cast({}, 'Int64')"
 _DAY: Final = 86_400_000_000
 _SHOWS: Final = "(subject IN ('partition', 'broker') OR array_length(events) > 0)"
 """What a page shows; that a source lives, and who votes in the quorum, is written again and again."""
-_ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
 
 
 class MomentRefused(ConfigurationError):
@@ -107,6 +107,7 @@ class Past:
         """
         self.tables = tables
         self._clock = clock
+        self._states = BaseSnapshots(tables)
         self._lock = threading.Lock()
 
     def range(self, clusters: Collection[str] | None = None) -> tuple[int, int] | None:
@@ -132,15 +133,12 @@ class Past:
         with self._lock:
             table = self._opened()
             self._check(at, _range(table, clusters))
-            draft = SnapshotDraft(ReplicationSnapshot())
             where = _where(clusters)
-            rows = newest_changes(table, f"occurred_not_after <= {_MOMENT.format(at)} AND {where}")
-            apply_changes(draft, rows.sort_by(_ORDER))
-            version = max(rows["version"].to_pylist(), default=BEFORE_FIRST)
+            draft, version = self._states.at(table, at, clusters)
             blind = _blind_since(table, at, where)
             newest = _newest_reports(table, where)
-            for cluster_id, cluster in draft.drafts.items():
-                cluster.drop_isr_removals()
+            for cluster in draft.every_cluster():
+                cluster_id = cluster.cluster_id
                 cluster.observe_until(Micros(min(at, blind.get(cluster_id, at), newest.get(cluster_id, at))))
             if (spells := self._rows(CONDITIONS, Spell._fields, where)) is not None:
                 put_conditions(draft, spells_at(spells, at))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers.answer import Tone
 from exporters.read_model.times import Clock, span
-from exporters.terminal.columns import shown_of, text
+from exporters.terminal.columns import Shown, shown_of, text
 from exporters.terminal.output import RowFormat, RowOutput
 from exporters.terminal.table_layout import Field
 from streaming.errors import TableUnreadable
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from exporters.answers.answer import Answer
+    from exporters.answers.incidents import IncidentReport
     from streaming.terminal import Terminal
 
 _STYLES: Final = {Tone.PLAIN: "", Tone.NOTE: "dim", Tone.WARNING: "yellow", Tone.CRITICAL: "bold red"}
@@ -25,7 +26,9 @@ def output_for(console: Terminal, chosen: RowFormat | None, answer: Answer, *, l
     return RowOutput(console, chosen or RowFormat.TABLE, Clock(answer.now, local))
 
 
-def print_answer(output: RowOutput, subject: str, answer: Answer, *, also: Answer | None = None) -> None:
+def print_answer(
+    output: RowOutput, subject: str, answer: Answer, *, also: Answer | None = None, shown: Shown | None = None
+) -> None:
     """Print an answer.
 
     Args:
@@ -33,21 +36,21 @@ def print_answer(output: RowOutput, subject: str, answer: Answer, *, also: Answe
         subject: that answered.
         answer: of it.
         also: the unhealthy partitions, below an answer about clusters; CSV, which has one table, is without them.
+        shown: how rows are shown; by default as those of the subject.
     """
     if output.format is not RowFormat.JSON:
         say_heading(output, answer)
-    _print_rows(output, subject, answer, also)
+    _print_rows(output, subject, answer, also, shown or shown_of(subject))
     if output.format is not RowFormat.JSON:
         say_sentences(output, answer)
     if also is not None and output.is_for_people:
         if answer.rows:
             output.console.print()
-        _print_rows(output, "partitions", also, None)
+        _print_rows(output, "partitions", also, None, shown_of("partitions"))
         say_sentences(output, also)
 
 
-def _print_rows(output: RowOutput, subject: str, answer: Answer, also: Answer | None) -> None:
-    shown = shown_of(subject)
+def _print_rows(output: RowOutput, subject: str, answer: Answer, also: Answer | None, shown: Shown) -> None:
     owner = (Field("cluster", text("cluster")),) if len(answer.clusters) > 1 and subject != "clusters" else ()
     beside = beside_rows(output, answer)
     if also is not None:
@@ -94,7 +97,7 @@ def say_sentences(output: RowOutput, answer: Answer) -> None:
         output.say(text_of_it, style=_STYLES[Tone(tone)])
 
 
-def raise_unreadable(*answers: Answer) -> None:
+def raise_unreadable(*answers: Answer | IncidentReport) -> None:
     """End a command, after everything that can be shown was shown.
 
     Raises:

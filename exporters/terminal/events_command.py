@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from exporters.read_model.event_filter import EventFilter
-from exporters.read_model.recorded_events import history
+from exporters.answers.answer import Question
+from exporters.answers.events import LARGEST_LIMIT, Chosen, key_text
+from exporters.read_model.reader import micros_now
 from exporters.read_model.times import Clock
 from exporters.read_model.unreadable import UnreadableTables
-from exporters.read_model.versions import as_of as version_as_of
-from exporters.terminal.event_rows import BY_MOMENT, EACH, EventRows
-from exporters.terminal.follow import EventFollower
+from exporters.terminal.event_view import BY_MOMENT, EACH, EventRows
+from exporters.terminal.follow import EventFollower, ServerFollower
 from exporters.terminal.options import (
     AsOfOption,
     ClusterOption,
     ConfigOption,
     LocalOption,
     OutputOption,
+    ServerOption,
     TablesOption,
     TopicOption,
-    folder_of,
 )
-from exporters.terminal.output import Row, RowOutput, output_of, until_closed
+from exporters.terminal.output import RowFormat, RowOutput, output_of, until_closed
+from exporters.terminal.subject_commands import Source
 from streaming.contracts.events import Cause, EventKind
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from streaming.delta.store.place import Place
+    from collections.abc import Iterable, Mapping
+
+    from exporters.answers.answer import Row
+    from exporters.answers.server import Server
 
 BrokerOption = Annotated[
     list[int] | None,
@@ -52,8 +56,13 @@ SinceOption = Annotated[
         metavar="TIME", help="Start of the time range: 15m, 2h, 7d, today, 10:30, 'yesterday 10:30', 2026-03-01T10:30."
     ),
 ]
-ByMomentOption = Annotated[
-    bool, typer.Option("--by-moment", help="One row for what happened to many partitions at once, for the same cause.")
+EachOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--each/--by-moment",
+        help="One row for each event, or for what happened to partitions at one moment for one cause; default: by "
+        "moment for people, each for json and csv.",
+    ),
 ]
 PartitionOption = Annotated[list[int] | None, typer.Option("--partition", help="Partition number; may be repeated.")]
 UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="End of the time range, in the same formats.")]
@@ -69,54 +78,66 @@ def events(  # noqa: PLR0913 - one parameter per option
     event: EventOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option(min=0, help="Show the newest N; 0 for all.")] = 100,
+    limit: Annotated[int, typer.Option(min=0, help="Show the newest N rows; 0 for all.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep following new events until Ctrl-C.")] = False,
-    by_moment: ByMomentOption = False,
+    each: EachOption = None,
     as_of: AsOfOption = None,
     row_format: OutputOption = None,
     local: LocalOption = False,
+    server: ServerOption = None,
     tables: TablesOption = None,
     config_file: ConfigOption = None,
 ) -> None:
     """Show recorded events, newest last: ISR changes, leader changes, unclean elections, with their causes.
 
-    Needs neither Spark nor Java. Reads without locks: the job may run meanwhile.
+    What happened to partitions at one moment for one cause is one row; --each shows every event.
 
     Example: isrwatch events --since 2h --topic 'orders-*' --event isr_shrink
     """
-    clock = Clock(time.time_ns() // 1_000, local)
-    folder = folder_of(tables, config_file)
-    selection = EventFilter(
-        clusters=tuple(cluster or ()),
-        topics=tuple(topic or ()),
-        partitions=tuple(partition or ()),
-        brokers=tuple(broker or ()),
-        causes=tuple(cause or ()),
-        events=tuple(event or ()),
-        since=None if since is None else clock.read(since),
-        until=None if until is None else clock.read(until),
-    )
+    clock = Clock(micros_now(), local)
+    times = {name: clock.iso(clock.read(text)) for name, text in (("since", since), ("until", until)) if text}
+    given: dict[str, Any] = {"topic": topic, "partition": partition, "broker": broker, "cause": cause, "event": event}
+    filters = {name: tuple(map(str, values)) for name, values in given.items() if values}
+    question = Question(tuple(cluster or ()), {**filters, **{name: (text,) for name, text in times.items()}}, at=as_of)
+    source = Source.of(server, tables, config_file)
     output, unreadable = output_of(row_format, clock, streams_in_pipe=True), UnreadableTables()
+    is_each = each if each is not None else output.format in {RowFormat.JSON, RowFormat.CSV}
+    shown = EACH if is_each else BY_MOMENT
     if follow and as_of is not None:
         raise ConfigurationError("--follow shows new events and --as-of ends in the past; give one of the two")
     with until_closed():
-        shown = BY_MOMENT if by_moment else EACH
         if follow:
-            _follow(folder, selection, limit or None, output, shown)
+            _follow(source, question, limit or None, output, shown)
         else:
-            version = None if as_of is None else version_as_of(folder, as_of, clock)
-            read = partial(_read, folder, selection, unreadable, version)
-            _print(shown.newest(read, limit or None), output, shown)
+            _print(shown.newest(partial(recorded, source, question, unreadable), limit or None), output, shown)
     unreadable.raise_if_any()
 
 
-def _read(
-    folder: Place, selection: EventFilter, unreadable: UnreadableTables, version: int | None, most: int | None
-) -> Iterable[Row]:
-    return history(folder, selection, unreadable, limit=most, as_of=version)
+def recorded(source: Source, question: Question, unreadable: UnreadableTables, most: int | None) -> Iterable[Row]:
+    """Return the newest events that a question selects, oldest first; None is no limit."""
+    if source.server is not None:
+        return _served(source.server, question, unreadable, most)
+    tables = source.tables()
+    return Chosen.of(tables, question).newest(tables, most, unreadable)
 
 
-def _print(rows: Iterable[Row], output: RowOutput, shown: EventRows) -> None:
+def _served(server: Server, question: Question, unreadable: UnreadableTables, most: int | None) -> Iterable[Row]:
+    """Ask for page after page, from the newest back."""
+    pages: list[list[Row]] = []
+    while most is None or most > 0:
+        limit = LARGEST_LIMIT if most is None else min(most, LARGEST_LIMIT)
+        answer = server.answer("events", replace(question, filters={**question.filters, "limit": (str(limit),)}))
+        for sentence in answer.unreadable.values():
+            unreadable.add(sentence)
+        pages.append([*answer.rows])
+        if len(answer.rows) < limit:
+            break
+        most = None if most is None else most - limit
+        question = replace(question, filters={**question.filters, "before": (key_text(answer.rows[0]),)})
+    return chain.from_iterable(reversed(pages))
+
+
+def _print(rows: Iterable[Mapping[str, Any]], output: RowOutput, shown: EventRows) -> None:
     is_table = output.is_for_people and not output.is_stream
     listed = list(rows) if is_table else rows  # of anything else, rows are printed as they are read
     fields = shown.fields(listed if is_table else (), output.clock, is_line=output.is_stream)
@@ -125,9 +146,19 @@ def _print(rows: Iterable[Row], output: RowOutput, shown: EventRows) -> None:
         output.say("no recorded event matches")
 
 
-def _follow(folder: Place, selection: EventFilter, limit: int | None, output: RowOutput, shown: EventRows) -> None:
+def _follow(source: Source, question: Question, limit: int | None, output: RowOutput, shown: EventRows) -> None:
     """Print line by line: the column widths of a table depend on rows that do not exist yet."""
-    follower = EventFollower(folder, selection, limit, lambda gap: output.say(f"{gap}; reading the events again"))
+    if source.server is not None:
+        newest = partial(recorded, source, question, UnreadableTables())
+        follower: EventFollower | ServerFollower = ServerFollower(source.server, question, limit, newest, output.say)
+    else:
+        tables = source.tables()
+        follower = EventFollower(
+            tables.folder,
+            Chosen.of(tables, question).selection,
+            limit,
+            lambda gap: output.say(f"{gap}; reading the events again"),
+        )
     lines = output.in_lines()
     fields = shown.fields((), output.clock, is_line=True)
     for number, rows in enumerate(follower.forever()):

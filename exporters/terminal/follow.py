@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from exporters.answers.answer import AnswersRestarted, ServerUnavailable
+from exporters.answers.events import LARGEST_LIMIT
 from exporters.read_model.recorded_events import EventsTable, Row, merged, rows_of
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader, ChangesRestarted, events_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from exporters.answers.answer import Answer, Question
+    from exporters.answers.server import Server
     from exporters.read_model.event_filter import EventFilter
     from streaming.delta.store.place import Place
 
 LOOK_SECONDS: Final = 0.2
+SERVER_LOOK_SECONDS: Final = 1.0
 REMEMBERED: Final = 100_000
 """Ids of the newest events, by which a history that is read again leaves out what was given already."""
 
@@ -79,3 +84,74 @@ class EventFollower:
         fresh = events_of(pa.concat_tables(changes))
         rows = merged(recorded.select(event_filter, limit), fresh, event_filter, limit)
         return [row for row in rows if row["event_id"] not in given]
+
+
+class ServerFollower:
+    """Follows the events of an exporter: what was committed since the version that it answered last."""
+
+    def __init__(
+        self,
+        server: Server,
+        question: Question,
+        limit: int | None,
+        newest: Callable[[int | None], Iterable[Row]],
+        say: Callable[[str], None],
+    ) -> None:
+        """Ask for nothing yet.
+
+        Args:
+            server: to ask.
+            question: which events.
+            limit: how many old ones to begin with; None gives all.
+            newest: reads the newest N, oldest first.
+            say: is given why the server does not answer, once, and why events are read again.
+        """
+        self._server, self._question, self._limit = server, question, limit
+        self._newest, self._say = newest, say
+        self._version: int | None = None
+        self._given: deque[str] = deque(maxlen=REMEMBERED)
+        self._said: str | None = None
+
+    def poll(self) -> list[Row]:
+        """Give what is new since the last call; nothing while the server does not answer."""
+        try:
+            rows = self._begin() if self._version is None else self._added(self._version)
+        except AnswersRestarted as gap:
+            self._say(f"{gap}; reading the events again")
+            self._version, self._limit = None, LARGEST_LIMIT
+            return []
+        except ServerUnavailable as error:
+            if not self._given and self._version is None:
+                raise
+            if str(error) != self._said:
+                self._say(f"{error}; trying again")
+            self._said = str(error)
+            return []
+        self._said = None
+        given = set(self._given)
+        new = [row for row in rows if row["event_id"] not in given]
+        self._given.extend(row["event_id"] for row in new)
+        return new
+
+    def forever(self) -> Iterator[list[Row]]:
+        """Give what is new, again and again."""
+        while True:
+            yield self.poll()
+            time.sleep(SERVER_LOOK_SECONDS)
+
+    def _begin(self) -> list[Row]:
+        version = self._asked(limit="1").version
+        rows = [*self._newest(self._limit)]
+        self._version = version
+        return rows
+
+    def _added(self, version: int) -> list[Row]:
+        answer = self._asked(after=str(version))
+        self._version = answer.version
+        for sentence in answer.sentences:
+            self._say(sentence.text)
+        return answer.rows
+
+    def _asked(self, **more: str) -> Answer:
+        filters = {**self._question.filters, **{name: (text,) for name, text in more.items()}}
+        return self._server.answer("events", replace(self._question, filters=filters))

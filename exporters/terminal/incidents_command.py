@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from exporters.answers import incidents as answers
 from exporters.answers.answer import Question
-from exporters.answers.incidents import IncidentReport, facts, lasted, suspects
+from exporters.answers.incidents import facts, lasted, report, suspects
 from exporters.answers.post_mortem import markdown
-from exporters.answers.subject import Limits, Tables
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.reader import micros_now
 from exporters.read_model.recorded_events import COLUMNS
 from exporters.read_model.times import SECOND, Clock
+from exporters.terminal.answer_view import print_answer, raise_unreadable
+from exporters.terminal.columns import Shown
 from exporters.terminal.event_view import event_fields, event_style
-from exporters.terminal.options import ClusterOption, ConfigOption, LocalOption, OutputOption, TablesOption, folder_of
+from exporters.terminal.options import (
+    AsOfOption,
+    ClusterOption,
+    ConfigOption,
+    LocalOption,
+    OutputOption,
+    ServerOption,
+    TablesOption,
+)
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
+from exporters.terminal.subject_commands import Source
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 from streaming.contracts.events import PLANNED_CLASSES, IncidentClass
-from streaming.errors import ConfigurationError, TableUnreadable
+from streaming.errors import ConfigurationError
 from streaming.escapes import json_text
 from streaming.settings import load
 from streaming.terminal import print_wrapped
 
 if TYPE_CHECKING:
-    from exporters.answers.answer import Answer
+    from exporters.answers.incidents import IncidentReport
 
 _STYLES: Final = {IncidentClass.UNCLEAN_ELECTION: "bold red", **dict.fromkeys(PLANNED_CLASSES, "")}
-_TONES: Final = {"critical": "bold red", "warning": "yellow", "note": "dim"}
 
 IncidentArgument = Annotated[
     str | None,
@@ -59,8 +68,10 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     ] = None,
     cluster: ClusterOption = None,
     as_markdown: MarkdownOption = False,
+    as_of: AsOfOption = None,
     row_format: OutputOption = None,
     local: LocalOption = False,
+    server: ServerOption = None,
     tables: TablesOption = None,
     config_file: ConfigOption = None,
 ) -> None:
@@ -70,51 +81,40 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     """
     if as_markdown and incident is None:
         raise ConfigurationError("--markdown is of one incident; give its id, such as prod-17")
-    folder = folder_of(tables, config_file)
-    source = Tables(folder=folder, limits=Limits.of(config_file), now=micros_now())
+    source, clock = Source.of(server, tables, config_file), Clock(micros_now(), local)
     with until_closed():
         if incident is not None:
-            told = answers.report(source, incident, load(config_file).export.url)
-            output = output_of(row_format, Clock(told.now, local))
+            if source.server is not None:
+                told = source.server.incident(incident)
+            else:
+                told = report(source.tables(), incident, load(config_file).export.url)
+            output = output_of(row_format, replace(clock, now=told.now))
             if as_markdown:
                 output.console.document(markdown(told).splitlines())
             else:
                 _explain(output, told)
-            _raise_unreadable(told.unreadable)
+            raise_unreadable(told)
             return
-        filters = {"class": tuple(kinds or ()), "since": () if since is None else (since,)}
-        given = {name: values for name, values in filters.items() if values}
-        answer = answers.answer(source, Question(tuple(cluster or ()), given, everything))
-        _list(output_of(row_format, Clock(answer.now, local)), answer)
-        _raise_unreadable(answer.unreadable)
-
-
-def _raise_unreadable(unreadable: dict[str, str]) -> None:
-    if unreadable:
-        raise TableUnreadable("; ".join(unreadable.values()))
-
-
-def _list(output: RowOutput, answer: Answer) -> None:
-    before = [each for each in answer.sentences if each.tone == "critical"]
-    for each in before:
-        output.say(each.text, style=_TONES[each.tone])
-    output.print(answer.rows, incident_fields(output.clock), INCIDENT_COLUMNS, incident_style)
-    for each in answer.sentences:
-        if each not in before and output.is_for_people:
-            output.say(each.text)
+        given = {"class": kinds or (), "since": () if since is None else (clock.iso(clock.read(since)),)}
+        filters = {name: tuple(map(str, values)) for name, values in given.items() if values}
+        answer = source.ask("incidents", Question(tuple(cluster or ()), filters, everything, as_of))
+        output = output_of(row_format, replace(clock, now=answer.now))
+        print_answer(output, "incidents", answer, shown=Shown(lambda _, clock: incident_fields(clock), incident_style))
+        raise_unreadable(answer)
 
 
 def _explain(output: RowOutput, told: IncidentReport) -> None:
     """Print one incident with its evidence; as JSON one object."""
     clock = output.clock
-    if told.stale is not None:
-        output.say(told.stale, style="bold red")
     if output.format is RowFormat.JSON:
         values = {name: machine(told.incident[name], name, clock) for name in INCIDENT_COLUMNS}
         events = [{name: machine(event[name], name, clock) for name in COLUMNS} for event in told.evidence]
-        output.console.document([json_text({**values, "evidence": events})])
+        more = {name: machine(value, name, clock) for name, value in told.document().items() if name != "incident"}
+        output.console.document([json_text({**values, **more, "evidence": events})])
         return
     if output.is_for_people:
+        if told.stale is not None:
+            output.say(told.stale, style="bold red")
         for name, text in (facts(told, clock) | {"evidence": all_events(told)}).items():
             print_wrapped(output.console, f"{name:9} {text}")
     output.print(told.evidence, event_fields(told.evidence, clock, is_line=output.is_stream), COLUMNS, event_style)

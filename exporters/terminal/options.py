@@ -52,7 +52,13 @@ TopicOption = Annotated[
     ),
 ]
 OutputOption = Annotated[
-    RowFormat | None, typer.Option("--output", "-o", help="Output format; wide: more columns; json: one document.")
+    RowFormat | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FORMAT",
+        help="table, wide (more columns), json (one document) or csv; default: table.",
+    ),
 ]
 WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")]
 ServerOption = Annotated[

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 UNKNOWN: Final = "?"
 _HEADING: Final = "dim"
+_UNLIMITED: Final = 10**6
 
 
 class RowFormat(StrEnum):
@@ -129,8 +130,7 @@ class RowOutput:
         columns, styles, width = columns_of(rows, fields), [*map(style, rows)], self.console.width
         shown = fitting(columns, width) if self._is_narrow else columns
         if self._is_narrow and taken(column.widest for column in shown) > width:
-            narrowest = taken(column.narrowest for column in shown)
-            self.console.print(table_of(shown, styles), width=max(width, narrowest), soft_wrap=True)
+            self.console.print(table_of(shown, styles, width), width=_UNLIMITED, soft_wrap=True)
         else:  # by far faster than rich
             for line, colour in zip(plain_lines(shown, len(rows)), [_HEADING, *styles], strict=True):
                 self.console.row(line, colour)

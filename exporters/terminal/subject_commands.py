@@ -14,7 +14,7 @@ from rich.text import Text
 
 from exporters.answers.answer import Answer, Question
 from exporters.answers.subject import Limits, Tables
-from exporters.answers.subjects import SUBJECTS
+from exporters.answers.subjects import ANSWERS, SUBJECTS
 from exporters.read_model.reader import micros_now
 from exporters.terminal.answer_view import output_for, print_answer, raise_unreadable
 from exporters.terminal.options import (
@@ -78,13 +78,14 @@ class Source:
     def ask(self, subject: str, question: Question) -> Answer:
         """Ask; the one place where it matters who answers."""
         if self.server is not None:
-            from exporters.answers.server import ask  # noqa: PLC0415 - most commands ask no server
+            return self.server.answer(subject, question)
+        return ANSWERS[subject].answer(self.tables(), question)
 
-            return ask(self.server, subject, question)
+    def tables(self) -> Tables:
+        """Return the tables, where no server is asked."""
         if self.folder is None:
-            raise AssertionError("neither a server nor tables")
-        tables = Tables(folder=self.folder, limits=Limits.of(self.config_file), now=micros_now())
-        return SUBJECTS[subject].answer(tables, question)
+            raise AssertionError("a server is asked")
+        return Tables(folder=self.folder, limits=Limits.of(self.config_file), now=micros_now())
 
 
 def state(  # noqa: PLR0913 - one parameter per option

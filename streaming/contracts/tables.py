@@ -99,6 +99,11 @@ PARTITION_STATE_TABLE: Final = Table(
     key=("cluster_id", "topic_id", "partition"),
 )
 
+ISR_DEPARTURES: Final = Column("isr_departures", [(
+    Column("cause", "string", "cause of these removals"),
+    Column("departures", "long", "number of removals"),
+)], "how often it left an ISR, by cause as first recorded; revisions do not change the counts")  # fmt: skip
+
 BROKER_STATE_TABLE: Final = Table(
     name="broker_state",
     comment="The current state of every broker",
@@ -108,20 +113,37 @@ BROKER_STATE_TABLE: Final = Table(
         *BROKER_STATE,
         *BROKER_COUNTS,
         *BROKER_ADVICE,
-        Column("isr_departures", [(
-            Column("cause", "string", "cause of these removals"),
-            Column("departures", "long", "number of removals"),
-        )], "how often it left an ISR, by cause as first recorded; revisions do not change the counts"),
+        ISR_DEPARTURES,
         *AS_OF,
     ),
     key=("cluster_id", "broker"),
-)  # fmt: skip
+)
 
 CLUSTER_STATE_TABLE: Final = Table(
     name="cluster_state",
     comment="The current state of every cluster; totals here outlive deleted topics",
     columns=(*CLUSTER, *CLUSTER_STATE, *CLUSTER_COUNTS, *CLUSTER_TOTALS, *AS_OF),
     key=("cluster_id",),
+)
+
+PAST_STATES: Final = Table(
+    name="past_states",
+    comment="The whole state as of a version, about once a day: the changes after it give any later moment",
+    columns=(
+        required("date", "date", "UTC day of occurred_not_after"),
+        required("version", "long", "version of partition_changes up to which the state is computed"),
+        required("occurred_not_after", "timestamp", "every change up to that version had occurred by then"),
+        *CLUSTER,
+        required("subject", "string", "partition, broker or cluster: which columns are set"),
+        *PARTITION_IDENTITY,
+        Column("broker", "int", "broker id, if the subject is a broker"),
+        Column("after", PARTITION_STATE, "the partition"),
+        Column("broker_after", BROKER_STATE, "the broker"),
+        Column("cluster_after", CLUSTER_STATE, "the cluster"),
+        ISR_DEPARTURES,
+    ),
+    key=("version", "cluster_id", "topic_id", "partition", "broker"),
+    partitioned_by=("date",),
 )
 
 INCIDENTS: Final = Table(
@@ -186,6 +208,7 @@ TABLES: Final[dict[str, Table]] = {
         PARTITION_STATE_TABLE,
         BROKER_STATE_TABLE,
         CLUSTER_STATE_TABLE,
+        PAST_STATES,
         SAMPLED_CONDITIONS,  # before the rows that it follows from: streaming.jobs.shards.samples
         *SAMPLE_TABLES,
         CONDITIONS,  # before those of the commit that names its own: streaming.delta.incidents.conditions

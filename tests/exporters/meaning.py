@@ -7,9 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from streaming.contracts.observations import Channel
 from streaming.contracts.tally import COLUMN_OF_STATE
+from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
 from tests.plugins.pipeline import rows_of
 
 
@@ -25,7 +30,7 @@ def _meaning(cluster: ClusterSnapshot) -> dict[str, Any]:
         "tombstones": dict(cluster.tombstones),
         "brokers": dict(cluster.brokers),
         "totals": cluster.totals,
-        "departures": {broker: dict(causes) for broker, causes in cluster.departures.items()},
+        "departures": {broker: dict(causes) for broker, causes in (cluster.departures or {}).items()},
         "counts": asdict(cluster.counts),
         "sources": {key: source for key, source in cluster.sources.items() if key[0] == Channel.REPLICATION},
     }
@@ -59,3 +64,22 @@ def _brokers_of(cluster: ClusterSnapshot) -> Iterator[tuple[int, Any]]:
 def _counts_of(row: dict[str, Any]) -> tuple[Any, ...]:
     removals = {each["cause"]: each["departures"] for each in row["isr_departures"] or ()}
     return row["led_partitions"], row["hosted_partitions"], row["in_sync_partitions"], removals
+
+
+def folded(rows: pa.Table, at: int) -> dict[str, dict[str, Any]]:
+    """Apply the changes that had occurred by a moment, in their order; that a source lives is none."""
+    draft = SnapshotDraft(ReplicationSnapshot())
+    had_occurred = pc.less_equal(rows["occurred_not_after"].cast(pa.int64()), at)
+    before = rows.filter(pc.and_(had_occurred, pc.not_equal(rows["subject"], "source")))
+    apply_changes(draft, before)
+    count_isr_removals(draft, before, StateVersions())
+    return of_moment(draft.finish(0, at, 0))
+
+
+def of_moment(snapshot: ReplicationSnapshot) -> dict[str, dict[str, Any]]:
+    """Give what changes make of each cluster, without the progress of sources, and times that follow from it."""
+    found = meaning(snapshot)
+    for each in found.values():
+        each.pop("sources")
+        each["cluster"] = each["cluster"]._replace(watermark=None, primary_watermark=None)
+    return found

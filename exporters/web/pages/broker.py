@@ -20,7 +20,7 @@ from exporters.web.pages.cluster import (
     work_rows,
 )
 from exporters.web.pages.incidents import IncidentRow, incident_row, incidents_of
-from exporters.web.pages.page import Inputs, Level, Link, Page, PageRefused, Row, frame_of, notices_of
+from exporters.web.pages.page import Inputs, Level, Link, Page, PageRefused, Row, frame_of, notices_of, words_of
 from exporters.web.pages.topic import PartitionRow, partition_rows
 from streaming.contracts.conditions import OF_BROKERS
 
@@ -61,6 +61,7 @@ class BrokerPage(Page):
     template: ClassVar[str] = "broker.html"
     level: Level
     state: str
+    sentence: str
     is_safe_to_stop: bool | None
     reason: str | None
     facts: tuple[tuple[str, str | None], ...]
@@ -84,16 +85,18 @@ def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
     state = state_name(cluster, number)
     conditions = tuple(_conditions(inputs, cluster_name, number))
     level = _level(inputs, cluster, state, conditions)
+    sentence = "; ".join((state, *(each.text for each in conditions)))
     partitions = partition_rows(each for each in cluster.unsettled.values() if number in each.replicas)
     about = (row for row in incidents_of(inputs, cluster.cluster.cluster_id) if _is_about(row, number))
     return BrokerPage(
         **frame_of(inputs),
-        title=f"{level.sign} broker {number} of {cluster_name}: {state} - isrwatch",
+        title=f"{level.sign} broker {number} of {cluster_name}: {sentence} - isrwatch",
         heading=f"Broker {number}",
         trail=trail_of(inputs, cluster_name),
         notices=(*notices_of(inputs), *notice_of_age(inputs, cluster)),
         level=level,
         state=state,
+        sentence=sentence,
         is_safe_to_stop=is_safe,
         reason=reason,
         facts=tuple(_facts(cluster, number)),
@@ -117,7 +120,10 @@ def _facts(cluster: ClusterSnapshot, number: int) -> Iterator[tuple[str, str | N
         yield "epoch", None if broker.broker_epoch is None else str(broker.broker_epoch)
     departures = cluster.isr_removals_of(number)
     if departures:
-        yield "left ISRs", ", ".join(f"{number:,} times by {cause}" for cause, number in sorted(departures.items()))
+        yield (
+            "left ISRs",
+            ", ".join(f"{times:,} times by {words_of(cause)}" for cause, times in sorted(departures.items())),
+        )
 
 
 def _conditions(inputs: Inputs, name: str, number: int) -> Iterator[ConditionRow]:

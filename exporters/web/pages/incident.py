@@ -21,7 +21,7 @@ from exporters.read_model.snapshot import is_recovered
 from exporters.web.pages.broker import MomentRow
 from exporters.web.pages.cluster import trail_of
 from exporters.web.pages.drawing import Drawing
-from exporters.web.pages.incidents import blamed, lasted, level_of_incident
+from exporters.web.pages.incidents import blamed, is_open, lasted, level_of_incident
 from exporters.web.pages.page import (
     Inputs,
     Level,
@@ -217,7 +217,7 @@ def incident_page(
         level=level,
         kind=words_of(row["incident_class"]),
         state=state,
-        summary=str(row["summary"]),
+        summary=_headline(row),
         next_step=row["next_step"],
         consequence=row["consequence"],
         facts=tuple(_facts(inputs, row, parts, cluster)),
@@ -236,8 +236,16 @@ def incident_page(
         neighbours=Neighbours(*(_neighbour(inputs, each) for each in neighbours)),
         markdown_path=links.incident_markdown(shown),
         opened_at=row["opened_at"],
-        closed_at=row["closed_at"],
+        closed_at=None if is_open(row, inputs.now) else row["closed_at"],
     )
+
+
+def _headline(row: Row) -> str:
+    """Return its sentence without what the page says below it: what it means, and what to do."""
+    headline = str(row["summary"])
+    for said in (row["next_step"], row["consequence"]):
+        headline = headline.removesuffix(f"; {said}")
+    return headline
 
 
 def _shown_name(inputs: Inputs, cluster_id: str, name: str) -> str:
@@ -266,7 +274,7 @@ def _facts(
     yield "at most at once", ", ".join(counts)
     if row["causes"]:
         yield "causes", ", ".join(f"{words_of(each['cause'])} {each['changes']:,}" for each in row["causes"])
-    if row["closed_at"] is None and is_recovered(row):
+    if inputs.past is None and is_recovered(row):
         why = "if no more brokers restart" if row["is_rolling"] else "if nothing more happens"
         yield "closes", f"{why}, at {clock(row['closes_at'])[:8]} UTC" if row["closes_at"] else why
     harmed = [] if cluster is None or inputs.past else groups_beyond(row, _offsets(cluster))

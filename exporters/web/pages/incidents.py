@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from exporters.answers import links
 from exporters.read_model.incident_archive import is_of
 from exporters.read_model.incident_ids import shown_id
-from exporters.read_model.snapshot import SECOND, is_recovered
+from exporters.read_model.snapshot import SECOND
 from exporters.web.pages.page import (
     OF_SEVERITY,
     Inputs,
@@ -70,7 +70,7 @@ def incidents_page(inputs: Inputs) -> IncidentsPage:
     """Return the list of incidents."""
     chosen = {name: _only(inputs.query, name) for name in ("cluster", "class", "since")}
     rows = _filtered(inputs, chosen)
-    open_now = sum(row["closed_at"] is None for row in rows)
+    open_now = sum(is_open(row, inputs.now) for row in rows)
     heading = f"Incidents of {chosen['cluster']}" if chosen["cluster"] else "Incidents"
     return IncidentsPage(
         **frame_of(inputs),
@@ -121,7 +121,7 @@ def incident_row(inputs: Inputs, row: Row) -> IncidentRow:
         kind=words_of(row["incident_class"]),
         summary=str(row["summary"]),
         opened_at=row["opened_at"],
-        closed_at=row["closed_at"],
+        closed_at=None if is_open(row, inputs.now) else row["closed_at"],
         lasted=lasted(row, inputs.now),
         suspects=", ".join(f"broker {each['broker']}" for each in blamed(row)),
     )
@@ -138,12 +138,18 @@ def blamed(row: Row) -> list[Mapping[str, float]]:
 
 
 def lasted(row: Row, now: int) -> str:
-    """Write for how long an incident lasted, or has lasted so far."""
-    if row["closed_at"] is not None and row["closed_at"] <= now:
+    """Write for how long an incident lasted by a moment, or has lasted so far."""
+    if not is_open(row, now):
         return str(lasting((row["closed_at"] - row["opened_at"]) / SECOND))
-    if is_recovered(row):
-        return f"recovered after {lasting((row['recovered_at'] - row['opened_at']) / SECOND)}"
+    recovered = row["recovered_at"]
+    if recovered is not None and recovered <= now:
+        return f"recovered after {lasting((recovered - row['opened_at']) / SECOND)}"
     return f"open for {lasting((now - row['opened_at']) / SECOND)}"
+
+
+def is_open(row: Row, now: int) -> bool:
+    """Return whether an incident was open at a moment."""
+    return row["closed_at"] is None or row["closed_at"] > now
 
 
 def _filtered(inputs: Inputs, chosen: Mapping[str, str]) -> list[Row]:

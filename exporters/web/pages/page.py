@@ -205,6 +205,7 @@ class Page:
         notices: sentences about the whole page.
         query: parameters that a form for another moment carries on.
         metrics_path: of the metrics for Prometheus.
+        moment: a moment that can be shown, as a form has it.
     """
 
     template: ClassVar[str]
@@ -218,6 +219,7 @@ class Page:
     notices: tuple[Notice, ...] = ()
     query: tuple[tuple[str, str], ...] = ()
     metrics_path: str = "/metrics"
+    moment: str = ""
 
     @property
     def at(self) -> int | None:
@@ -239,11 +241,6 @@ class Page:
         """Seconds between the moment that is shown and the request."""
         return (self.requested_at - self.now) / SECOND
 
-    @property
-    def moment(self) -> str:
-        """The moment that is shown, to the second, as a form has it."""
-        return links.moment_text(self.now // SECOND * SECOND)
-
     def moved(self, at: int | None) -> str:
         """Return the path of this page at another moment; None is now."""
         return links.moved(self.path, self.query, at)
@@ -256,9 +253,18 @@ def frame_of(inputs: Inputs) -> dict[str, Any]:
         "now": inputs.now,
         "past": inputs.past,
         "requested_at": inputs.requested_at,
+        "moment": links.moment_text(_newest(inputs) // SECOND * SECOND),
         "metrics_path": inputs.settings.metrics_path,
         "query": tuple((name, value) for name, values in inputs.query.items() for value in values),
     }
+
+
+def _newest(inputs: Inputs) -> int:
+    """Return the moment of a page of the past, or else the newest that the tables show, as far as is known."""
+    if inputs.at is not None:
+        return inputs.at
+    observed = (each.observed_until for each in inputs.clusters.values())
+    return max((at for at in observed if at is not None), default=inputs.now)
 
 
 def notices_of(inputs: Inputs) -> tuple[Notice, ...]:

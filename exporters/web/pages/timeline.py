@@ -29,6 +29,7 @@ _STATES: Final = (
 def timeline(row: Row, events: Sequence[EventRow], work: Sequence[Work], now: int) -> Drawing:
     """Draw an incident until it was over, or until now."""
     axis = _axis(row, now)
+    work = [each._replace(until=_by(each.until, now)) for each in work if each.since <= now]
     lanes = [*_states(axis, events), *_brokers(axis, row, events, work)]
     return axis.drawing(lanes)
 
@@ -38,6 +39,10 @@ def _axis(row: Row, now: int) -> Axis:
     since, until = row["opened_at"], max(min(end, now), row["opened_at"])
     edge = max(_LEAST, int((until - since) * _EDGE))
     return Axis(since - edge, until + (edge if until < now else 0))
+
+
+def _by(moment: int | None, now: int) -> int | None:
+    return None if moment is None or moment > now else moment
 
 
 def _states(axis: Axis, events: Sequence[EventRow]) -> Iterator[Lane]:
@@ -58,7 +63,7 @@ def _states(axis: Axis, events: Sequence[EventRow]) -> Iterator[Lane]:
         if inside:
             bands.append(axis.band(since, None, level))
         if bands:
-            yield Lane(f"partitions {name}, at most {most:,}", tuple(bands))
+            yield Lane(f"partitions newly {name}, at most {most:,}", tuple(bands))
     elections = [event for event in events if event.event == EventKind.UNCLEAN_ELECTION]
     if elections:
         yield Lane("unclean elections", marks=_marks(axis, elections, Level.CRITICAL))

@@ -150,7 +150,8 @@ def _of_versions(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:
 def _parquet(path: Place, file: str) -> pq.ParquetFile:
     place = file_place(path, file)
     try:
-        return pq.ParquetFile(str(place) if isinstance(place, Path) else pa.BufferReader(get(place)))
+        source = str(place) if isinstance(place, Path) else pa.BufferReader(get(place))
+        return pq.ParquetFile(source, page_checksum_verification=True)
     except FileNotFoundError:
         raise TableUnreadable(
             f"cannot read the table {path}: its data file {file} is missing; bring back the whole folder of the tables "

@@ -22,6 +22,7 @@ from streaming.contracts.tables import (
     PARTITION_STATE_TABLE,
     REPLICATION_EVENTS,
 )
+from streaming.delta.changes.bases import PastStates
 from streaming.delta.changes.history import expire_days
 from streaming.delta.log.cluster_files import files_by_cluster
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
@@ -62,6 +63,7 @@ class DerivedTables:
         self._maintenance = {table.name: Maintenance(self._writers[table.name], policy) for table in tables[1:]}
         events = self._writers[REPLICATION_EVENTS.name]
         self._maintenance[REPLICATION_EVENTS.name] = AppendMaintenance(events, expire_days, policy)
+        self._past_states = PastStates(directory, policy)
         self._rows: dict[str, pa.Table] = {}  # of the small tables, as this process has written them
         self._lost_races = 0
 
@@ -111,6 +113,13 @@ class DerivedTables:
         for name, write in writes.items():
             if as_of_version(self._writers[name]) < version:
                 self._commit(name, write, version)
+        self._add_past_state(version)
+
+    def _add_past_state(self, version: int) -> None:
+        """Let the state be kept for the past, while all tables are of one version."""
+        if self.version == self.newest == version and all(table.name in self._rows for table in _ROWS):
+            clusters, brokers = (self._rows[table.name] for table in _ROWS)
+            self._past_states.after_round(version, clusters, brokers, self._writers[_PARTITIONS.name].files())
 
     def _commit(self, name: str, write: Callable[[dict[str, int]], object], version: int) -> None:
         """Write a table that lags behind."""

@@ -5,29 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.past import MomentRefused, Past, Scope
-from exporters.read_model.reader import micros_now
-from exporters.read_model.snapshot import ReplicationSnapshot
+from streaming.delta.changes import bases
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.queries import plain
-from streaming.delta.state import apply_changes
-from tests.exporters.conftest import Tables, write_live_cluster
 from tests.exporters.histories import History, logs, play, polls
+from tests.exporters.meaning import folded, of_moment
 
 NOW = 1_900_000_000_000_000
 
 
 @pytest.fixture(scope="module", params=[logs, polls], ids=lambda sources: str(sources.__name__))
 def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """Days of clusters with topics that are deleted and made again, read by several sources."""
-    made = play(tmp_path_factory.mktemp("tables"), request.param(1), Random(1), lambda _: None)
-    made.project()
+    """Days of clusters with topics that are deleted and made again, read by several sources; a base a day."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bases, "SHARE", 100)
+        made = play(tmp_path_factory.mktemp("tables"), request.param(1), Random(1), lambda _: None)
+        made.project()
     return made
 
 
@@ -41,28 +39,6 @@ def past_of(history: History) -> Past:
     return Past(history.tables, lambda: NOW)
 
 
-def folded(rows: pa.Table, at: int) -> dict[str, dict[str, Any]]:
-    """Apply every row that had occurred, one by one."""
-    draft = SnapshotDraft(ReplicationSnapshot())
-    for place, moment in enumerate(plain(rows)["occurred_not_after"].to_pylist()):
-        if moment <= at:
-            apply_changes(draft, rows.slice(place, 1))
-    return comparable(draft.finish(0, at, 0))
-
-
-def comparable(snapshot: ReplicationSnapshot) -> dict[str, dict[str, Any]]:
-    """Leave out what depends on how far sources came, and how often brokers were removed, which is not kept."""
-    return {
-        cluster_id: {
-            "cluster": each.cluster._replace(watermark=None, primary_watermark=None),
-            "tombstones": dict(each.tombstones), "brokers": dict(each.brokers),
-            "totals": each.totals, "counts": each.counts.states, "led": each.counts.led,
-            "topics": {key: (topic.topic, dict(topic.partitions)) for key, topic in each.topics.items()},
-        }
-        for cluster_id, each in snapshot.clusters.items()
-    }  # fmt: skip
-
-
 def moments_of(rows: pa.Table) -> list[int]:
     return sorted({*plain(rows)["occurred_not_after"].to_pylist()})
 
@@ -71,8 +47,8 @@ def test_at_any_moment_the_state_is_that_of_the_rows_that_had_occurred(history: 
     past = past_of(history)
     oldest, newest = past.range() or (0, 0)
     for at in Random(2).sample([each for each in moments_of(rows) if oldest <= each <= newest], 12):
-        assert comparable(past.snapshot(at)) == folded(rows, at)
-        assert comparable(past.snapshot(at + 1 if at < newest else at)) == folded(rows, at)
+        assert of_moment(past.snapshot(at)) == folded(rows, at)
+        assert of_moment(past.snapshot(at + 1 if at < newest else at)) == folded(rows, at)
 
 
 def test_the_walk_meets_each_moment_of_a_change_once_and_back(history: History, rows: pa.Table) -> None:
@@ -130,14 +106,3 @@ def test_a_page_is_walked_by_its_own_changes(history: History, rows: pa.Table) -
     ]
     assert walked == sorted({*mine})
     assert past.next(0, Scope(topic="no such topic's name")) is None
-
-
-def test_spells_incidents_and_sampled_spells_of_real_tables_are_those_of_the_moment(tables: Tables) -> None:
-    now = micros_now()
-    write_live_cluster(tables, now)
-    past = Past(tables.directory, lambda: now)
-    snapshot = past.snapshot(now)
-    (cluster,) = snapshot.clusters.values()
-    assert cluster.incidents is not None
-    assert [row["short_id"] for row in cluster.incidents.open] == ["main-4"]
-    assert {each.condition for each in cluster.conditions} >= {"broker_down", "offline_partitions"}

@@ -37,22 +37,24 @@ def events(tables: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_a_pipe_gets_one_plain_line_per_event(tables: Path) -> None:
-    assert events(tables, "--cluster", "broker_loss", "--event", "isr_shrink", "--limit", "2").splitlines() == [
+def test_a_pipe_gets_one_plain_line_per_event_and_what_happened_at_once_is_said_once(tables: Path) -> None:
+    chosen = ("--cluster", "broker_loss", "--event", "isr_shrink")
+    assert len(events(tables, *chosen).splitlines()) * 4 < len(events(tables, *chosen, "--each").splitlines())
+    assert events(tables, *chosen, "--each", "--limit", "2").splitlines() == [
         "2023-11-14T22:14:10.750Z  broker_loss  payments-13  isr_shrink  broker 2 left (ISR 3, 4)  fenced (proven)",
         "2023-11-14T22:14:10.750Z  broker_loss  scratch-1  isr_shrink  broker 2 left (ISR empty)  fenced (proven)",
     ]
 
 
 def test_json_has_an_object_per_line_with_every_column_and_times_with_a_zone(tables: Path) -> None:
-    rows = [json.loads(line) for line in events(tables, "--format", "json", "--limit", "0").splitlines()]
+    rows = json.loads(events(tables, "-o", "json", "--limit", "0"))["rows"]
     assert len(rows) == len(list(history(tables, EventFilter())))
     assert {tuple(row) for row in rows} == {COLUMNS}
     assert {row["occurred_not_after"][-1] for row in rows} == {"Z"}
 
 
 def test_csv_has_the_same_columns(tables: Path) -> None:
-    lines = list(csv.reader(io.StringIO(events(tables, "--format", "csv", "--event", "isr_shrink", "--limit", "2"))))
+    lines = list(csv.reader(io.StringIO(events(tables, "-o", "csv", "--event", "isr_shrink", "--limit", "2"))))
     assert lines[0] == list(COLUMNS)
     assert [len(row) for row in lines] == [len(COLUMNS)] * 3
     assert all(left.isdecimal() for left in (row[lines[0].index("left_isr")] for row in lines[1:]))
@@ -110,20 +112,20 @@ def test_a_follower_prints_an_event_within_a_second_of_its_commit_and_ends_with_
 
 
 def test_of_a_topic_without_events_a_terminal_says_that_none_matches_and_a_pipe_stays_empty(tables: Path) -> None:
-    shown = events(tables, "--topic", "odrers", "--format", "table").splitlines()
+    shown = events(tables, "--topic", "odrers", "-o", "table").splitlines()
     assert shown[-1] == "no recorded event matches"
     assert events(tables, "--topic", "odrers") == ""
 
 
 def test_a_reader_that_goes_away_ends_it_in_silence(tables: Path) -> None:
-    command = f"{sys.executable} -m streaming.commands events --limit 0 --format json --tables {tables} | head -n 1"
+    command = f"{sys.executable} -m streaming.commands events --limit 0 -o json --tables {tables} | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
 
 
 def test_by_moment_every_event_is_in_one_row_and_far_fewer_rows_say_it(tables: Path) -> None:
-    rows = [json.loads(line) for line in events(tables, "--by-moment", "--limit", "0", "--format", "json").splitlines()]
-    each = [json.loads(line) for line in events(tables, "--limit", "0", "--format", "json").splitlines()]
+    rows = json.loads(events(tables, "--by-moment", "--limit", "0", "-o", "json"))["rows"]
+    each = json.loads(events(tables, "--limit", "0", "-o", "json"))["rows"]
     assert sum(row["events"] for row in rows) == len(each)
     assert len(rows) * 4 < len(each)
     moments = [row["occurred_not_after"] for row in rows]
@@ -136,9 +138,9 @@ def test_by_moment_every_event_is_in_one_row_and_far_fewer_rows_say_it(tables: P
 
 
 def test_by_moment_the_newest_rows_are_whole_however_few_are_asked_for(tables: Path) -> None:
-    everything = events(tables, "--by-moment", "--limit", "0", "--format", "csv").splitlines()
+    everything = events(tables, "--by-moment", "--limit", "0", "-o", "csv").splitlines()
     for limit in (1, 2, 5, 1_000):
-        newest = events(tables, "--by-moment", "--limit", str(limit), "--format", "csv").splitlines()
+        newest = events(tables, "--by-moment", "--limit", str(limit), "-o", "csv").splitlines()
         assert newest == [everything[0], *everything[1:][-limit:]]
 
 
@@ -148,5 +150,5 @@ def test_by_moment_a_pipe_gets_a_line_and_a_terminal_a_table(tables: Path) -> No
     time_text, cluster, _, what, why = next(line for line in lines if line[2].endswith(" partitions"))
     assert (time_text[-1], cluster, why) == ("Z", "broker_loss", "expand (proven)")
     assert re.match(r"brokers? [\d, ]+ joined the ISR", what)
-    heading, *_ = events(tables, *options, "--format", "table").splitlines()
+    heading, *_ = events(tables, *options, "-o", "table").splitlines()
     assert heading.split() == ["time", "(UTC)", "subject", "what", "cause"], "of one cluster no column for its name"

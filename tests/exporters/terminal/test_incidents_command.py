@@ -66,7 +66,7 @@ def incidents(tables: Path, *options: str) -> str:
 
 
 def rows_of(tables: Path, *options: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in incidents(tables, *options, "--format", "json").splitlines()]
+    return list(json.loads(incidents(tables, *options, "-o", "json"))["rows"])
 
 
 def of_lost_broker(partitions: int = 1) -> Story:
@@ -84,8 +84,8 @@ def test_closed_incidents_are_shown_only_on_request(tables: Path) -> None:
     assert incidents(tables, "--all", "--class", "rack_loss") == "no incident matches\n"
     lost = [(row["incident_class"], row["suspects"][0]["broker"]) for row in rows_of(tables, "--all")]
     assert lost == [("broker_loss", 2), ("broker_loss", 3)]
-    assert incidents(tables, "--all", "--class", "slow_follower", "--format", "json") == ""
-    assert len(incidents(tables, "--since", "2023-11-14T22:14:00", "--format", "csv").splitlines()) == 1 + 1
+    assert rows_of(tables, "--all", "--class", "slow_follower") == []
+    assert len(incidents(tables, "--since", "2023-11-14T22:14:00", "-o", "csv").splitlines()) == 1 + 1
 
 
 def test_an_open_incident_is_shown_however_long_it_has_not_changed(tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ def test_the_command_that_is_named_shows_every_event_of_an_incident(tmp_path: Pa
     (line,) = (line for line in incidents(tmp_path, row["incident_id"]).splitlines() if line.startswith("evidence"))
     shown, _, command = line.partition("; all of that time: isrwatch ")
     assert shown == f"evidence  20 of {row['evidence_events']} events"
-    done = CliRunner().invoke(app, [*shlex.split(command), "--tables", str(tmp_path), "--format", "json"])
-    named = [json.loads(each)["event_id"] for each in done.stdout.splitlines()]
+    done = CliRunner().invoke(app, [*shlex.split(command), "--tables", str(tmp_path), "-o", "json"])
+    named = [each["event_id"] for each in json.loads(done.stdout)["rows"]]
     assert done.exit_code == 0
     assert len(named) >= row["evidence_events"], "others of that time may be among them"
     assert set(row["event_ids"]) < set(named)
@@ -180,7 +180,7 @@ def test_incidents_of_a_cluster_that_nobody_observes_any_more_are_marked(tables:
     ProgressTable(tmp_path, Channel.REPLICATION).replace([(state, SourceLag()) for state in (fresh, old)], 1)
     first, *others = incidents(tmp_path).splitlines()
     assert first.startswith("STALE: cluster old was last observed ")
-    assert first.endswith(" ago; its incidents are that old")
+    assert first.endswith(" ago; its state is that old")
     assert others == ["no open incidents; 2 closed, --all shows them"]
     (said,) = incidents(tmp_path, "--cluster", "fresh").splitlines()
     assert said == "no open incidents", "who asks about one cluster is not answered about others"
@@ -191,23 +191,23 @@ def test_incidents_of_a_cluster_that_nobody_observes_any_more_are_marked(tables:
 
 def test_one_incident_is_shown_with_the_events_that_are_its_evidence(tables: Path) -> None:
     (newest, _) = rows_of(tables, "--all")
-    shown = json.loads(incidents(tables, newest["incident_id"], "--format", "json"))
+    shown = json.loads(incidents(tables, newest["incident_id"], "-o", "json"))
     assert [event["event_id"] for event in shown["evidence"]] != []
     assert {event["event_id"] for event in shown["evidence"]} == set(newest["event_ids"])
-    lines = incidents(tables, newest["incident_id"], "--format", "lines").splitlines()
+    lines = incidents(tables, newest["incident_id"]).splitlines()
     assert lines[0] == f"incident  {newest['short_id']}"
     assert f"long id   {newest['incident_id']}" in lines
-    assert lines[-1].startswith("2023-11-14T22:14:10.750Z  broker_loss  ")
+    assert lines[-1].startswith("11-14 22:14:10.750  ")
 
 
 def test_a_short_id_is_one_incident_and_the_beginning_of_one_is_none(tables: Path) -> None:
     newest, oldest = rows_of(tables, "--all")
     assert [newest["short_id"], oldest["short_id"]] == ["broker_loss-2", "broker_loss-1"]
-    assert [line.split()[0] for line in incidents(tables, "--all", "--format", "lines").splitlines()] == [
+    assert [line.split()[0] for line in incidents(tables, "--all").splitlines()[1:]] == [
         "broker_loss-2", "broker_loss-1",
     ]  # fmt: skip
     for wanted in ("broker_loss-2", newest["incident_id"]):
-        assert json.loads(incidents(tables, wanted, "--format", "json"))["incident_id"] == newest["incident_id"]
+        assert json.loads(incidents(tables, wanted, "-o", "json"))["incident_id"] == newest["incident_id"]
     for wanted in ("broker_loss-3", "broker_loss-", "broker_loss"):
         done = CliRunner().invoke(app, ["incidents", wanted, "--tables", str(tables)])
         assert (done.exit_code, f"there is no incident '{wanted}'" in done.stderr) == (2, True)

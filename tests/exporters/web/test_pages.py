@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html.parser
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -14,6 +15,7 @@ from urllib.parse import urljoin
 import pytest
 
 from exporters.answers import links
+from exporters.answers.links import PageKind, target_of
 from exporters.read_model.reader import micros_now
 from exporters.web.server import serving
 from streaming.settings import ExportSettings
@@ -84,8 +86,16 @@ class Parsed(html.parser.HTMLParser):
         return " ".join("".join(data for _, data in self.texts).split())
 
     @property
+    def related(self) -> list[tuple[str, str | None]]:
+        return [(str(each["href"]), each.get("rel")) for _, each in self.elements if "href" in each]
+
+    @property
     def links(self) -> list[str]:
-        return [str(attributes["href"]) for _, attributes in self.elements if "href" in attributes]
+        return [link for link, _ in self.related]
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        return {str(each["name"]): str(each["value"]) for tag, each in self.elements if tag == "input"}
 
     def of(self, tag: str) -> list[str]:
         return [data for inside, data in self.texts if inside == tag]
@@ -117,7 +127,7 @@ def get(address: str, path: str, status: int = 200) -> Parsed:
     return parsed(body)
 
 
-def crawl(address: str, *starts: str) -> dict[str, Parsed]:
+def crawl(address: str, *starts: str, leave_out: Collection[str] = ()) -> dict[str, Parsed]:
     """Follow every link from some pages; each responds, and each page is well-formed."""
     found: dict[str, Parsed] = {}
     waiting = list(starts)
@@ -131,8 +141,8 @@ def crawl(address: str, *starts: str) -> dict[str, Parsed]:
         found[path] = page = get(address, path)
         waiting += [
             urljoin(f"http://{address}{path}", link).removeprefix(f"http://{address}")
-            for link in page.links
-            if not link.startswith("#")
+            for link, relation in page.related
+            if not link.startswith(("#", "http")) and relation not in leave_out
         ]
     return found
 
@@ -155,8 +165,20 @@ def trouble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_every_link_of_every_page_responds(trouble: str) -> None:
-    pages = crawl(trouble, "/")
-    assert pages
+    pages = crawl(trouble, "/", "/incidents?cluster=main&class=broker_loss&since=30d")
+    kinds = Counter(target.kind for path in pages if (target := target_of(path.partition("?")[0])))
+    assert set(kinds) == {*PageKind} - {PageKind.INCIDENT_MARKDOWN}
+    assert all(page.of("title")[0].endswith(" - isrwatch") for page in pages.values())
+
+
+def test_every_link_of_a_page_of_the_past_stays_in_the_past(trouble: str) -> None:
+    moment = get(trouble, "/").inputs["at"]
+    pages = crawl(trouble, f"/?at={moment}", leave_out={"prev", "next", "now"})
+    assert len(pages) > 8
+    for path, page in pages.items():
+        assert path.endswith(f"at={moment}")
+        assert "The past: this page shows" in page.text
+        assert page.inputs["at"] == moment
 
 
 def test_the_fleet_says_what_is_wrong_and_leads_to_it(trouble: str) -> None:

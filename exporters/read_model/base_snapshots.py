@@ -1,0 +1,178 @@
+"""The state at a moment from ``past_states``: the newest base that had wholly occurred by then, and what came after it.
+
+Theory: ``streaming.delta.changes.bases``. Bases that were read stay in memory, and so do the changes that followed the
+last one: the next moment costs what is applied to it alone.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exporters.read_model.draft import SnapshotDraft
+from exporters.read_model.snapshot import ReplicationSnapshot
+from streaming.contracts.tables import PARTITION_CHANGES, PAST_STATES
+from streaming.delta.changes.bases import bases_of, read_base
+from streaming.delta.changes.history import EXPIRED_VERSION
+from streaming.delta.log.definitions import arrow_schema
+from streaming.delta.log.queries import ALL, last_of_each, open_ours, query, quoted, where_in
+from streaming.delta.log.table_log import BEFORE_FIRST
+from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
+from streaming.errors import IsrwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from deltalake import DeltaTable
+
+    from streaming.delta.changes.bases import Base
+    from streaming.delta.store.place import Place
+
+PARTITIONS_KEPT: Final = 250_000
+"""Of the bases in memory, together; the newest one stays whatever its size."""
+BYTES_KEPT: Final = 64 << 20
+"""Of the changes after a base: more are read again for each moment."""
+_MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+_KEY: Final = ["subject", "cluster_id", "topic_id", "partition", "broker"]
+_READ: Final = (
+    *_KEY, "cluster", "topic", "version", "ordinal", "occurred_not_after", "cause", "left_isr",
+    "after", "broker_after", "cluster_after",
+)  # fmt: skip
+_TYPES: Final = pa.schema([arrow_schema(PARTITION_CHANGES).field(name) for name in _READ])
+_ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
+Clusters = frozenset[str] | None
+
+
+class _Begin(NamedTuple):
+    """A state that the changes after a version are applied to; of a base the newest time of its changes."""
+
+    version: int
+    snapshot: ReplicationSnapshot
+    partitions: int = 0
+
+
+_NOTHING: Final = _Begin(BEFORE_FIRST, ReplicationSnapshot())
+
+
+class _Following(NamedTuple):
+    """The changes after a base up to a moment, as they were read from a version of the table."""
+
+    table_version: int
+    begin: int
+    clusters: Clusters
+    until: int
+    rows: pa.Table
+
+
+class BaseSnapshots:
+    """Reads bases and the changes after them. Not for more than one thread at once."""
+
+    def __init__(self, tables: Place) -> None:
+        """Read nothing yet; the folder of the tables need not exist."""
+        self._tables = tables
+        self._begins: OrderedDict[tuple[int, Clusters], _Begin] = OrderedDict()
+        self._following: _Following | None = None
+        self._damaged: set[str] = set()
+
+    def at(self, changes: DeltaTable, at: int, clusters: Collection[str] | None) -> tuple[SnapshotDraft, int]:
+        """Return the state at a moment, and the newest version that it has a change of.
+
+        Args:
+            changes: the change log.
+            at: UTC microseconds.
+            clusters: ids; None: all.
+
+        Raises:
+            TableUnreadable: the change log cannot be read.
+        """
+        chosen = None if clusters is None else frozenset(clusters)
+        begin = self._begin(int(changes.version()), at, chosen)
+        rows = self._rows(changes, begin.version, at, chosen)
+        draft = SnapshotDraft(begin.snapshot)
+        apply_changes(draft, newest_of_each(rows))
+        expired = changes.transaction_version(EXPIRED_VERSION)
+        if begin.version > BEFORE_FIRST or expired is None:
+            count_isr_removals(draft, rows, StateVersions())
+        else:
+            for cluster in draft.every_cluster():
+                cluster.drop_isr_removals()
+        return draft, max(begin.version, pc.max(rows["version"]).as_py() or BEFORE_FIRST)
+
+    def _begin(self, newest_version: int, at: int, clusters: Clusters) -> _Begin:
+        for base in self._candidates(newest_version, at):
+            for key in ((base.version, clusters), (base.version, None)):
+                if key in self._begins:
+                    self._begins.move_to_end(key)
+                    return self._begins[key]
+            try:
+                begin = self._read(base, clusters)
+            except IsrwatchError:  # an older one, or the changes alone, give the same
+                self._damaged.update(file.path for file in base.files)
+                continue
+            self._keep((base.version, clusters), begin)
+            return begin
+        return _NOTHING
+
+    def _candidates(self, newest_version: int, at: int) -> Iterator[Base]:
+        """Yield the bases that had wholly occurred by a moment, newest first."""
+        try:
+            opened = open_ours(self._tables, PAST_STATES)
+            bases = [] if opened is None else bases_of(opened)
+        except IsrwatchError:
+            return
+        for base in reversed(bases):
+            is_readable = self._damaged.isdisjoint(file.path for file in base.files)
+            if base.newest <= at and base.version <= newest_version and is_readable:
+                yield base
+
+    def _read(self, base: Base, clusters: Clusters) -> _Begin:
+        rows = read_base(self._tables / PAST_STATES.name, base, clusters)
+        draft = SnapshotDraft(ReplicationSnapshot())
+        apply_changes(draft, rows)
+        brokers = rows.filter(pc.is_valid(rows["isr_departures"])).select(
+            ["cluster_id", "cluster", "broker", "isr_departures"]
+        )
+        for row in brokers.to_pylist():
+            for each in row["isr_departures"]:
+                draft.add_isr_removals(
+                    row["cluster_id"], row["cluster"], row["broker"], each["cause"], each["departures"]
+                )
+        return _Begin(base.version, draft.finish(base.version, base.newest, 0), rows.num_rows)
+
+    def _keep(self, key: tuple[int, Clusters], begin: _Begin) -> None:
+        self._begins[key] = begin
+        while len(self._begins) > 1 and sum(each.partitions for each in self._begins.values()) > PARTITIONS_KEPT:
+            self._begins.popitem(last=False)
+
+    def _rows(self, changes: DeltaTable, begin: int, at: int, clusters: Clusters) -> pa.Table:
+        """Return the changes after a version that had occurred by a moment, in any order."""
+        held, version = self._following, int(changes.version())
+        if held is None or (held.begin, held.clusters) != (begin, clusters) or held.until < at:
+            held = _Following(version, begin, clusters, at, _changes(changes, begin, at, clusters))
+        elif held.table_version < version:  # they may have occurred before
+            fresh = _changes(changes, held.table_version, held.until, clusters)
+            held = held._replace(table_version=version, rows=pa.concat_tables([held.rows, fresh]))
+        self._following = held if held.rows.nbytes <= BYTES_KEPT else None
+        moment = pa.scalar(at, held.rows.schema.field("occurred_not_after").type)
+        return (
+            held.rows if held.until == at else held.rows.filter(pc.less_equal(held.rows["occurred_not_after"], moment))
+        )
+
+
+def _changes(changes: DeltaTable, after: int, at: int, clusters: Clusters) -> pa.Table:
+    where = ALL if clusters is None else where_in(clusters)
+    return query(
+        changes,
+        f"SELECT {quoted(_READ)} FROM rows WHERE subject <> 'source' AND version > {after} "  # noqa: S608 - numbers
+        f"AND occurred_not_after <= {_MOMENT.format(at)} AND {where}",
+    ).cast(_TYPES)
+
+
+def newest_of_each(rows: pa.Table) -> pa.Table:
+    """Return the newest row of each key, in the order of their commits; ``source`` rows have no key here."""
+    order = pc.sort_indices(rows, sort_keys=_ORDER)
+    last = last_of_each(rows.select(_KEY).take(order), _KEY)["row"].combine_chunks()
+    return rows.take(order.take(last.take(pc.sort_indices(last))))
