@@ -156,16 +156,18 @@ def test_a_post_mortem_is_text_and_has_no_markup_of_a_name(exporter: DirectExpor
 # Requests that nobody makes by accident.
 
 
+WORDS = ["clusters", "incidents", "topics", "brokers", "groups", "api", "v1", "runbook", "metrics", "answers", "-"]
+STRANGE = ("", ".", "..", "%2e%2e", "%2F", "%00", "%ff%fe", "%", "%zz", "~", "*", ";", "//", "1", "9" * 30, "-1")
 SEGMENTS = st.one_of(
-    st.sampled_from(["clusters", "incidents", "topics", "brokers", "groups", "api", "v1", "runbook", "metrics", "answers", "-"]),
-    st.sampled_from(["", ".", "..", "%2e%2e", "%2F", "%00", "%ff%fe", "%", "%zz", "~", "*", ";", "//", "1", "9" * 30, "-1"]),
+    st.sampled_from(WORDS),
+    st.sampled_from(STRANGE),
     st.sampled_from([quote(name, safe="") for name in NAMES]),
     st.text(max_size=20).map(lambda text: quote(text, safe="", errors="surrogatepass")),
-)  # fmt: skip
+)
 VALUES = st.one_of(
     st.sampled_from(NAMES),
     st.sampled_from(
-        ["15m", "-1", "0", "1e9", "9" * 40, "2026-11-28T03:12:05Z", "2026-13-40", "NaN", "now", "yesterday"]
+        ["1s", "15m", "-1", "0", "1e9", "9" * 40, "2026-11-28T03:12:05Z", "2026-13-40", "NaN", "now", "yesterday"]
     ),
     st.text(max_size=30),
 )
@@ -176,11 +178,12 @@ KEYS = st.one_of(
     st.sampled_from(["group", "event", "name[]", "incident", "all", "", "format", "x"]),
 )
 QUERIES = st.lists(st.tuples(KEYS, VALUES), max_size=4).map(lambda pairs: urlencode(pairs, errors="surrogatepass"))
+RESOURCES = ("/api/v1/incidents", "/api/v1/events", "/api/v1/partitions", "/api/v1/health", "/metrics")
 TARGETS = st.one_of(
     st.lists(SEGMENTS, max_size=7).map(lambda parts: "/" + "/".join(parts)),
     st.sampled_from([path for number, name in enumerate(CLUSTERS) for path, _ in paths_of(name, number)]),
-    st.sampled_from(["/api/v1/incidents", "/api/v1/events", "/api/v1/partitions", "/api/v1/health", "/metrics", "/runbook/IsrwatchBlind"]),
-)  # fmt: skip
+    st.sampled_from([*RESOURCES, "/runbook/IsrwatchBlind"]),
+)
 
 
 @settings(max_examples=examples(80))
