@@ -119,6 +119,10 @@ class Past:
         table = open_ours(self.tables, PARTITION_CHANGES)
         return None if table is None else _range(table, clusters)
 
+    def check(self, at: int, clusters: Collection[str] | None = None) -> None:
+        """Refuse a moment that cannot be shown, as :meth:`snapshot` does."""
+        self._check(at, _range(self._opened(), clusters))
+
     def snapshot(self, at: int, clusters: Collection[str] | None = None) -> ReplicationSnapshot:
         """Return the state at a moment, with ``read_at`` the moment.
 
