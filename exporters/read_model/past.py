@@ -144,7 +144,7 @@ class Past:
 
     def check(self, at: int, clusters: Collection[str] | None = None) -> None:
         """Refuse a moment that cannot be shown, as :meth:`snapshot` does."""
-        self._check(at, _range(self._opened(), clusters))
+        self._check(at, self.range(clusters))
 
     def snapshot(self, at: int, clusters: Collection[str] | None = None) -> ReplicationSnapshot:
         """Return the state at a moment, with ``read_at`` the moment.

@@ -41,24 +41,14 @@ def spells_at(rows: pa.Table, at: int) -> pa.Table:
     lasting = begun.filter(pc.invert(long_ago))
     is_chained = pc.is_in(begun["since"], value_set=lasting["since"].combine_chunks())
     kept = begun.filter(pc.or_(pc.invert(long_ago), is_chained))
-<<<<<<< HEAD
     return _not_after(_still_open(kept, "ended_at", at), "progressed_at", at)
-=======
-    progressed = _earlier(kept, "progressed_at", at)
-    return _set(_still_open(kept, "ended_at", at), "progressed_at", progressed)
->>>>>>> w-links
 
 
 def sampled_spells_at(rows: pa.Table, at: int) -> pa.Table:
     """Return the spells of ``sampled_conditions`` that lasted at a moment, as they were then."""
     begun = _begun(rows, "began_at", at)
     lasted = begun.filter(pc.fill_null(pc.greater(begun["ended_at"], _moment(at, begun, "ended_at")), fill_value=True))
-<<<<<<< HEAD
     return _still_open(_still_open(_not_after(lasted, "shown_at", at), "ended_at", at), "left_out_at", at)
-=======
-    shown = _earlier(lasted, "shown_at", at)
-    return _still_open(_still_open(_set(lasted, "shown_at", shown), "ended_at", at), "left_out_at", at)
->>>>>>> w-links
 
 
 def incidents_at(rows: pa.Table, at: int) -> dict[str, ClusterIncidents]:
@@ -114,7 +104,6 @@ def _still_open(rows: pa.Table, column: str, at: int) -> pa.Table:
     return _replaced_after(rows, column, at, pa.scalar(None, rows[column].type))
 
 
-<<<<<<< HEAD
 def _not_after(rows: pa.Table, column: str, at: int) -> pa.Table:
     """Set times after a moment to the moment."""
     return _replaced_after(rows, column, at, _moment(at, rows, column))
@@ -123,9 +112,6 @@ def _not_after(rows: pa.Table, column: str, at: int) -> pa.Table:
 def _replaced_after(rows: pa.Table, column: str, at: int, value: pa.Scalar) -> pa.Table:
     is_later = pc.fill_null(pc.greater(rows[column], _moment(at, rows, column)), fill_value=False)
     values = pc.if_else(is_later, value, rows[column])
-=======
-def _set(rows: pa.Table, column: str, values: pa.ChunkedArray) -> pa.Table:
->>>>>>> w-links
     return rows.set_column(rows.column_names.index(column), rows.schema.field(column), values)
 
 
