@@ -144,7 +144,8 @@ class Past:
 
     def check(self, at: int, clusters: Collection[str] | None = None) -> None:
         """Refuse a moment that cannot be shown, as :meth:`snapshot` does."""
-        self._check(at, self.range(clusters))
+        with self._lock:
+            self._check(at, self._range(self._opened(), clusters, at)[0])
 
     def snapshot(self, at: int, clusters: Collection[str] | None = None) -> ReplicationSnapshot:
         """Return the state at a moment, with ``read_at`` the moment.
@@ -230,7 +231,7 @@ class Past:
         What was reported after the state tables were written is looked for only if a moment is later.
         """
         reports = self._newest_reports(clusters)
-        if self._present is None and (not reports or at is None or at > max(reports.values())):
+        if not reports or (self._present is None and (at is None or at > max(reports.values()))):
             reports |= _later_reports(table, self._clusters.opened(), _where(clusters))
         first = _oldest(table)
         if not reports or first is None:

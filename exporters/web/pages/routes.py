@@ -19,7 +19,7 @@ from exporters.answers.links import MARKDOWN, PageKind, Target, moved, relative,
 from exporters.answers.post_mortem import markdown
 from exporters.answers.subject import Limits, Tables
 from exporters.read_model.moments import Version, read_moment
-from exporters.read_model.past import EVERYTHING, MomentRefused, Past, Scope
+from exporters.read_model.past import EVERYTHING, MomentRefused, Scope
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.pages.broker import broker_page
 from exporters.web.pages.cluster import cluster_page
@@ -119,7 +119,7 @@ class PageRoutes:
         self._refresher, self._clock, self._settings = refresher, clock, settings
         self._problems, self._archive = problems, archive
         self._histories = IncidentHistories(archive)
-        self._past = Past(refresher.tables, clock)
+        self._past = refresher.past
 
     def routes(self) -> list[PageRoute]:
         """Assign the paths; they stand before all others."""
