@@ -448,7 +448,7 @@ def main() -> None:
                 bucket = Path(temporary) / "versitygw" / "buckets" / BUCKET
                 shutil.copytree(tables, bucket / "tables")
                 proxy.round_trip_seconds = 0.025
-                measure("S3, 25 ms", place_of(proxy.store.url + "/tables"), given.days, given.moments // 4, names)
+                measure("S3, 25 ms", place_of(f"{proxy.store.url}/tables", proxy.store.options), given.days, given.moments // 4, names)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from starlette.requests import Request
-    from starlette.types import ChangeScope as RequestScope
+    from starlette.types import Scope as RequestScope
 
     from exporters.read_model.incident_archive import IncidentArchive
     from exporters.read_model.refresher import Refresher
