@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +35,7 @@ class KeptTable:
         self._tables, self._definition, self._selected = tables, definition, selected
         self._table: DeltaTable | None = None
         self._rows: tuple[int, pa.Table] | None = None
-        self._looked_at = 0.0
+        self._looked_at = -math.inf
 
     def opened(self) -> DeltaTable | None:
         """Return the table, None if there is none.
@@ -44,7 +45,7 @@ class KeptTable:
         """
         path, now = self._tables / self._definition.name, time.monotonic()
         is_rested = not isinstance(path, Url) or now - self._looked_at >= SECONDS_BETWEEN_LOOKS
-        if self._table is None or (is_rested and has_moved(path, int(self._table.version()))):
+        if is_rested and (self._table is None or has_moved(path, self.version)):
             self._table = open_ours(self._tables, self._definition)
         self._looked_at = now if is_rested else self._looked_at
         return self._table

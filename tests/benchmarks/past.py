@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exporters.read_model.past import Past, ChangeScope
+from exporters.read_model.past import ChangeScope, Past
 from streaming.contracts.columns import OCCURRENCE
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
@@ -167,7 +167,8 @@ class Fleet:
             "isr_shrinks": pa.array(self.changes[places] // 2), "isr_expands": pa.array(self.changes[places] // 2),
             "last_cause": "lag", "last_evidence": "proven",
             "changed_at": pa.array(self.changed_at[places]).cast(_MOMENT),
-            "change_number": pa.array(self.changes[places]), "metadata_offset": pa.array(self.changed_at[places] // 1000),
+            "change_number": pa.array(self.changes[places]),
+            "metadata_offset": pa.array(self.changed_at[places] // 1000),
         })  # fmt: skip
 
     def cluster_states(self, kind: pa.StructType, moments: np.ndarray) -> pa.StructArray:
@@ -272,10 +273,10 @@ def baseline(fleet: Fleet) -> pa.Table:
         "after": fleet.states(kind, every),
     })  # fmt: skip
     numbers = np.tile(np.arange(BROKERS), fleet.clusters)
-    moments = np.full(len(numbers), BEGAN)
+    moments, kind = np.full(len(numbers), BEGAN), UNCOMMITTED.field("broker_after").type
     brokers = table_of(UNCOMMITTED, len(numbers), {
         **owners(fleet, BROKERS), **occurred(moments), "subject": "broker", "broker": pa.array(numbers, pa.int32()),
-        "is_baseline": True, "broker_after": struct_of(UNCOMMITTED.field("broker_after").type, len(numbers), _broker(numbers)),
+        "is_baseline": True, "broker_after": struct_of(kind, len(numbers), _broker(numbers)),
     })  # fmt: skip
     return pa.concat_tables([brokers, partitions])
 
@@ -355,8 +356,9 @@ class History:
             began = BEGAN + number * DAY // (3 * self.fleet.clusters)
             own = number % self.fleet.clusters
             rows.append({
-                **dict.fromkeys(CONDITIONS.column_names()), "condition_id": str(number), "cluster_id": self.fleet.ids[own],
-                "cluster": f"cluster-{own:03}", "condition": "under_replicated", "subject": "2", "since": began,
+                **dict.fromkeys(CONDITIONS.column_names()), "condition_id": str(number),
+                "cluster_id": self.fleet.ids[own], "cluster": f"cluster-{own:03}",
+                "condition": "under_replicated", "subject": "2", "since": began,
                 "began_at": began, "ended_at": began + 900 * SECOND, "partitions": 20, "topics": [], "topic_count": 0,
                 "began_version": 1, "ended_version": 2, "as_of_version": 2,
             })  # fmt: skip
@@ -448,7 +450,13 @@ def main() -> None:
                 bucket = Path(temporary) / "versitygw" / "buckets" / BUCKET
                 shutil.copytree(tables, bucket / "tables")
                 proxy.round_trip_seconds = 0.025
-                measure("S3, 25 ms", place_of(f"{proxy.store.url}/tables", proxy.store.options), given.days, given.moments // 4, names)
+                measure(
+                    "S3, 25 ms",
+                    place_of(f"{proxy.store.url}/tables", proxy.store.options),
+                    given.days,
+                    given.moments // 4,
+                    names,
+                )
 
 
 if __name__ == "__main__":
