@@ -15,6 +15,7 @@ import yaml
 from dashboards.alerts import rule_file
 from dashboards.board import BoardSettings
 from dashboards.boards import all_boards
+from dashboards.links import with_pages
 from streaming.alert_settings import shown_severity
 from streaming.contracts.events import Severity
 from streaming.errors import ConfigurationError
@@ -52,7 +53,10 @@ def as_json(content: Mapping[str, Any]) -> str:
 
 def rendered(settings: Settings) -> dict[str, str]:
     """Return every generated file, name to content."""
-    boards = {f"{name}.json": as_json(content) for name, content in all_boards(_of_boards(settings)).items()}
+    boards = {
+        f"{name}.json": as_json(with_pages(settings.export.url, content))
+        for name, content in all_boards(_of_boards(settings)).items()
+    }
     rules = rule_file(settings)
     return {
         **boards,

@@ -36,7 +36,7 @@ EXPORT_FAMILIES: Final = (
 )
 """The families of metrics that an exporter may leave out."""
 PLATFORMS: Final = ("bare metal", "strimzi", "msk", "confluent cloud", "aiven")
-"""What a cluster may run on: commands to copy differ by it."""
+"""Platforms of clusters; commands to copy differ by them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +154,8 @@ class JobSettings:
 
 
 NO_LINKS: Final = (
-    "export.url is not set, so alerts carry no link to the runbook; set it to the address at which others reach "
-    "isrwatch export, then render the rules again: isrwatch dashboards render"
+    "export.url is not set, so alerts and boards carry no link to pages of incidents and to the runbook; set it to the "
+    "address at which others reach isrwatch export, then render them again: isrwatch dashboards render"
 )
 """The sentence of every command that would use the address."""
 
@@ -164,12 +164,14 @@ NO_LINKS: Final = (
 class ExportSettings:
     """The exporter.
 
-    ``url`` is its address as others reach it, for links; "" makes none. ``topics`` and ``groups`` are patterns of the
-    names that have series of their own; ``disabled`` names families of metrics.
+    ``url`` is its address as others reach it, and ``alertmanager_url`` that of Alertmanager, for links; "" makes none.
+    ``topics`` and ``groups`` are patterns of the names that have series of their own; ``disabled`` names families of
+    metrics. ``metrics_without_login`` leaves the logins of ``web_config_file`` to pages and the JSON API.
     """
 
     listen: str = "127.0.0.1:9308"
     url: str = ""
+    alertmanager_url: str = ""
     refresh_interval: Duration = 0.1
     stale_after: Duration = 60.0
     detail_limit: int = 20_000
@@ -178,6 +180,7 @@ class ExportSettings:
     disabled: tuple[str, ...] = ()
     telemetry_path: str = "/metrics"
     web_config_file: Place = ""
+    metrics_without_login: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,13 +320,12 @@ _PROBE_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 def _checked(settings: Settings) -> Settings:
-    sources, chosen = ("auto", "metadata_log", "poll"), settings.collect.primary_source
-    if chosen not in sources:
-        raise ConfigurationError(f"collect.primary_source is {chosen!r}; use one of {', '.join(sources)}")
-    if settings.cluster.platform not in ("", *PLATFORMS):
-        raise ConfigurationError(
-            f"cluster.platform is {settings.cluster.platform!r}; use one of {', '.join(PLATFORMS)}"
-        )
+    for key, chosen, choices in (
+        ("collect.primary_source", settings.collect.primary_source, ("auto", "metadata_log", "poll")),
+        ("cluster.platform", settings.cluster.platform or PLATFORMS[0], PLATFORMS),
+    ):
+        if chosen not in choices:
+            raise ConfigurationError(f"{key} is {chosen!r}; use one of {', '.join(choices)}")
     for key, seconds in durations_of(settings):
         check_duration(key, seconds)
     for key, number, least in (
@@ -349,9 +351,7 @@ def _checked(settings: Settings) -> Settings:
         ("export.groups", settings.export.groups),
     ):
         check_patterns(key, patterns)
-    for key, url in (("export.url", settings.export.url), ("server.url", settings.server.url)):
-        if url:
-            check_url(key, url)
+    _check_urls(settings)
     _check_series(settings.export)
     check_alerts(settings.alerts)
     return settings
@@ -394,6 +394,18 @@ def _check_kafka_bus(bus: KafkaBusSettings) -> None:
         )
     if bus.replication_topic == bus.samples_topic:
         raise ConfigurationError(f"bus.kafka.samples_topic is {bus.samples_topic!r}, too; each topic needs a name")
+
+
+def _check_urls(settings: Settings) -> None:
+    export = settings.export
+    urls = {
+        "export.url": export.url,
+        "export.alertmanager_url": export.alertmanager_url,
+        "server.url": settings.server.url,
+    }
+    for key, url in urls.items():
+        if url:
+            check_url(key, url)
 
 
 def _check_series(export: ExportSettings) -> None:

@@ -111,7 +111,10 @@ def test_the_example_with_a_token_command_is_one_that_prints_a_token(tmp_path: P
     ("text", "sentence"),
     [
         ("[colect]\n", "unknown key colect; the keys of the file are: cluster, collect"),
-        ("[export]\nport = 1\n", r"unknown key export.port; the keys of \[export\] are: listen, url, refresh_interval"),
+        (
+            "[export]\nport = 1\n",
+            r"unknown key export.port; the keys of \[export\] are: listen, url, alertmanager_url, refresh",
+        ),
         ("cluster = 3\n", r"cluster must be a table: write \[cluster\]"),
         ("[advanced]\nsegment_bytes = 'many'\n", "advanced.segment_bytes must be int, not 'many'"),
         ("[tables]\nhistory = '5m'\n", "^tables.history is 5m; it must be at least 1d$"),
@@ -148,6 +151,11 @@ def test_the_example_with_a_token_command_is_one_that_prints_a_token(tmp_path: P
         ),
         ("[export]\ntelemetry_path = '/api/v1/x'\n", "export.telemetry_path is '/api/v1/x'; write a path"),
         ("[export]\ntelemetry_path = '/runbook'\n", "export.telemetry_path is '/runbook'; write a path"),
+        ("[export]\nalertmanager_url = 'am:9093'\n", "export.alertmanager_url is 'am:9093'; write an absolute address"),
+        (
+            "[cluster]\nplatform = 'k8s'\n",
+            "cluster.platform is 'k8s'; use one of bare metal, strimzi, msk, confluent cloud, aiven",
+        ),
         ("[export]\nurl = 'isrwatch:9308'\n", "export.url is 'isrwatch:9308'; write an absolute address"),
         ("[export]\nurl = 'https://x/?a=1'\n", r"export.url is 'https://x/\?a=1'; write an absolute address"),
         ("[cluster\n", "is not TOML"),

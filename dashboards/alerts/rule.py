@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dashboards.alerts import texts
+from dashboards.links import page_of_alert
 from dashboards.promql import Scope, quoted
 from dashboards.signals import clusters
 from exporters.web.runbook import runbook_link
@@ -24,6 +25,7 @@ Rule = dict[str, Any]
 OF_CLUSTER: Final = {"cluster": "cluster"}
 OF_BROKER: Final = {"cluster": "cluster", "broker": "broker"}
 """Labels of the links of an alert, and where in its own labels their values are."""
+_PAGES: Final = {"QuorumVoterBehind": OF_CLUSTER, "IncidentOpen": {**OF_CLUSTER, "incident": "incident"}}
 KEPT: Final = 300.0
 """Seconds for which an alert fires without its series: an exporter is restarted in less."""
 _LONGEST: Final = 200
@@ -83,6 +85,7 @@ def rule(  # noqa: PLR0913 - the parts of a rule
     """
     alert, change, waits = ALERTS[name], settings.alerts.rules.get(name, AlertChange()), waiting(name, settings)
     link = runbook_link(settings.export.url, alert.section, about or {})
+    page = page_of_alert(settings.export.url, _with_page(name, about or {}))
     return {
         "alert": name,
         "expr": expression,
@@ -93,9 +96,15 @@ def rule(  # noqa: PLR0913 - the parts of a rule
             "summary": _of_incident(texts.sentence(sentence)) if alert.of_job else texts.sentence(sentence),
             "command": texts.command(command),
             **({"sureness": _SURENESS} if "cluster" in (about or {}) else {}),
+            **({"page_url": page} if page else {}),
             **({"runbook_url": link} if link else {}),
         },
     }
+
+
+def _with_page(name: str, about: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what an alert is about and has a page: a controller that is no broker has none."""
+    return _PAGES.get(name.removeprefix(PREFIX), about)
 
 
 def waiting(name: str, settings: Settings) -> float:

@@ -34,6 +34,7 @@ from dashboards.board import (
     while_observed,
 )
 from dashboards.boards import fleet
+from dashboards.links import page_of_cell
 from dashboards.promql import Signal, Unit
 from dashboards.signals import brokers, changes, clusters, derived, partitions
 from dashboards.style import KeyColumn, Link, PanelQuery, TableColumn
@@ -128,7 +129,8 @@ _INCIDENT_LABELS: Final = ("consequence", "next_step", "suspects", "incident")
 
 def open_incidents(settings: BoardSettings) -> style.Panel:
     """List the open incidents: the worst one first, with what it means and what to do first."""
-    runbook = Link("What this incident is, and what to do", f"{settings.url}/runbook/{CELL}")
+    runbook = Link("What this kind of incident is, and what to do", f"{settings.url}/runbook/{CELL}")
+    incident = Link("Show this incident in isrwatch", page_of_cell(settings.url, "incident", CELL))
     severity = or_nothing(_with_next_step(f"({_VALUES})"), "class", _NO_INCIDENT, _OPENED, also=_INCIDENT_LABELS)
     return style.table(
         "Open incidents",
@@ -140,7 +142,7 @@ def open_incidents(settings: BoardSettings) -> style.Panel:
             KeyColumn("consequence", "Consequence", 400, wraps=True),
             KeyColumn("next_step", "Do first", 410, wraps=True),
             KeyColumn("suspects", "Suspects", 100, (_TO_BROKERS,)),
-            KeyColumn("incident", "ID", 100),
+            KeyColumn("incident", "ID", 100, (incident,) if settings.url else ()),
         ],
         [
             TableColumn(

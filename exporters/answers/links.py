@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, unquote, urlencode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 FLEET: Final = "/"
 INCIDENTS: Final = "/incidents"
+RUNBOOK: Final = "/runbook"
 MARKDOWN: Final = ".md"
 _ENCODED: Final = "%2Emd"  # the same at the end of an id
 _CLUSTERS: Final = "/clusters"
@@ -98,6 +99,11 @@ def incident(any_id: str, at: int | None = None) -> str:
 def incident_markdown(any_id: str) -> str:
     """Return the path of the post-mortem of an incident in Markdown."""
     return _path(INCIDENTS, any_id) + MARKDOWN
+
+
+def runbook(section: str, values: Mapping[str, str]) -> str:
+    """Return the path of a section of the runbook, filled in with names."""
+    return moved(f"{RUNBOOK}/{quote(section, safe='')}", values.items(), None)
 
 
 def moved(path: str, query: Iterable[tuple[str, str]], at: int | None) -> str:

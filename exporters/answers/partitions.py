@@ -242,9 +242,8 @@ def _no_partitions(asked: Asked) -> str:
         for one, _ in asked.clusters
         for each in one.partitions()
     )
-    none = f"no unhealthy partitions; --all shows the {healthy:,} healthy" if healthy else "no partitions"
-    is_old = any(row["is_stale"] for _, row in asked.clusters)
-    return f"{none} when they were last observed" if is_old and not healthy else none
+    then = " when they were last observed" if any(row["is_stale"] for _, row in asked.clusters) else ""
+    return f"no unhealthy partitions{then}; --all shows the {healthy:,} healthy" if healthy else f"no partitions{then}"
 
 
 def _partitions(asked: Asked) -> Iterator[str]:

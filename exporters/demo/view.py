@@ -88,7 +88,7 @@ def _event_lines(events: Iterable[EventRow], console: Terminal, room: int) -> It
     rows = [{"group": group} for group in reversed([*by_moment(events)])][:room]
     for count in range(len(rows), 0, -1):
         styles = [row["group"].style for row in rows[:count]]
-        table = table_of(columns_of(rows[:count], _GROUP_FIELDS), styles)
+        table = table_of(columns_of(rows[:count], _GROUP_FIELDS), styles, console.width)
         if len(console.render_lines(table, pad=False)) <= room:
             yield table
             return

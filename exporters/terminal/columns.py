@@ -337,7 +337,7 @@ _REASSIGNMENTS: Final = Shown(
         column("removing_replicas", "removing"),
         column("replicas_to_go", "waits for"),
         Field("to copy", size("bytes_to_go"), is_number=True),
-        *numbers("records_to_go"),
+        *numbers("records_to_go", below=1),
     ),
     _stale,
 )

@@ -89,20 +89,22 @@ def taken(widths: Iterable[int]) -> int:
     return sum(each) + _GAP * (len(each) - 1)
 
 
-def table_of(columns: Sequence[Column], styles: Sequence[str]) -> Table:
-    """Return a table in which columns of words are broken between words.
+def table_of(columns: Sequence[Column], styles: Sequence[str], width: int) -> Table:
+    """Return a table in which columns of words are broken between words, the longest ones first.
 
     Args:
         columns: that fit.
         styles: of the rows.
+        width: of the terminal; that of the table is larger where a word or an id is.
     """
+    for longest in range(max(column.widest for column in columns), 0, -1):
+        widths = [max(column.narrowest, min(column.widest, longest)) for column in columns]
+        if taken(widths) <= width:
+            break
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style=_HEADING)
-    for column in columns:
+    for column, size in zip(columns, widths, strict=True):
         table.add_column(
-            column.field.title,
-            justify="right" if column.field.is_number else "left",
-            no_wrap=not column.field.wraps,
-            min_width=column.narrowest,
+            column.field.title, justify="right" if column.field.is_number else "left", min_width=size, max_width=size
         )
     for index, style in enumerate(styles):
         table.add_row(*(Text(column.texts[index]) for column in columns), style=style)

@@ -202,19 +202,19 @@ def _list_metrics() -> None:
 def serve_tables(folder: Place, settings: Settings, clusters: Iterable[ClusterSettings] = ()) -> None:
     """Serve the tables of a folder until a signal ends it; ``clusters`` are those of the configuration."""
     from exporters.web.runbook_commands import Installations
-    from exporters.web.server import OPTION, serve
+    from exporters.web.server import OPTION, paths_without_login, serve
     from streaming.runtime.listening import address_of, listen_all
     from streaming.runtime.memory import return_freed_memory
     from streaming.web.protection import protection_of
 
     return_freed_memory()
     exporting = settings.export
-    protected = protection_of(exporting.web_config_file)
+    protected = protection_of(exporting.web_config_file, paths_without_login(exporting))
     opened = listen_all(exporting.listen, OPTION)
     scheme = "http" if protected.rules.context is None else "https"
     addresses = ", ".join(f"{scheme}://{address_of(each)}{exporting.telemetry_path}" for each in opened)
     Terminal(stderr=True).row(f"serving {folder} on {addresses}")
-    serve(folder, settings, opened, protected, Installations.of(clusters, exporting.url))
+    serve(folder, settings, opened, protected, Installations.of(clusters, exporting))
     Terminal(stderr=True).row("stopped")
 
 

@@ -22,7 +22,7 @@ PATH: Final = "/runbook"
 LABELS: Final = ("cluster", "broker", "topic", "group")
 """The labels of an alert that a section is filled in with, where it has ``{cluster}`` and so on."""
 CONFIGURED: Final = ("bootstrap_servers", "namespace", "resource")
-"""What blocks are filled in with besides, from the configuration; the resource is Strimzi's ``Kafka``."""
+"""Values that blocks are filled in with besides, from the configuration; the resource is Strimzi's ``Kafka``."""
 PLACEHOLDER: Final = re.compile(r"\{(" + "|".join((*LABELS, *CONFIGURED)) + r")\}")
 _FILE: Final = "runbook.md"
 SETUP: Final = "Before you copy"

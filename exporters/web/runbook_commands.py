@@ -18,7 +18,7 @@ from streaming.settings import PLATFORMS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from streaming.settings import ClusterSettings
+    from streaming.settings import ClusterSettings, ExportSettings
 
 _TITLE: Final = re.compile(r"\*([A-Z][\w ,]+?)\.?\*")
 _FENCE: Final = "```"
@@ -27,7 +27,7 @@ _PARSER: Final = MarkdownIt("commonmark", {"html": False})
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class CommandBlock:
     """Commands to copy together.
 
     Attributes:
@@ -40,7 +40,7 @@ class Block:
     text: str
 
 
-def commands_for(section: str, platform: str, labels: Mapping[str, str]) -> list[Block]:
+def commands_for(section: str, platform: str, labels: Mapping[str, str]) -> list[CommandBlock]:
     """Return the blocks of a section in their order, after the block that sets up a shell for them.
 
     Args:
@@ -89,7 +89,7 @@ def _platforms(line: str) -> tuple[str, ...]:
     return names if set(names) <= {*PLATFORMS} else ()
 
 
-def _blocks(section: str, platform: str, values: Mapping[str, str]) -> Iterator[Block]:
+def _blocks(section: str, platform: str, values: Mapping[str, str]) -> Iterator[CommandBlock]:
     quoted, general, heading = for_shell(values), "", ""
     for token in _PARSER.parse(for_platform(section, platform)):
         if token.type == "inline" and token.level == _OUTSIDE_OF_LISTS:
@@ -100,7 +100,7 @@ def _blocks(section: str, platform: str, values: Mapping[str, str]) -> Iterator[
             elif platform in PLATFORMS and _TITLE.fullmatch(token.content):
                 heading = general
         elif token.type == "fence":
-            yield Block(heading, filled(token.content.rstrip("\n"), quoted))
+            yield CommandBlock(heading, filled(token.content.rstrip("\n"), quoted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +110,18 @@ class Installations:
     Attributes:
         clusters: by their display name.
         url: of the exporter, as others reach it; "" if it is unknown.
+        alertmanager_url: of Alertmanager, likewise.
     """
 
     clusters: Mapping[str, ClusterSettings] = field(default_factory=dict)
     url: str = ""
+    alertmanager_url: str = ""
 
     @staticmethod
-    def of(clusters: Iterable[ClusterSettings], url: str = "") -> Installations:
+    def of(clusters: Iterable[ClusterSettings], exporting: ExportSettings | None = None) -> Installations:
         """Return those of a configuration."""
-        return Installations({each.name: each for each in clusters}, url)
+        urls = (exporting.url, exporting.alertmanager_url) if exporting else ()
+        return Installations({each.name: each for each in clusters}, *urls)
 
     def platform(self, cluster: str) -> str:
         """Return the platform of a cluster; "" if it is unknown."""

@@ -225,6 +225,12 @@ def application(endpoints: Endpoints) -> Starlette:
     return assigned
 
 
+def paths_without_login(settings: ExportSettings) -> tuple[str, ...]:
+    """Return the paths of routes that need no login: none, or metrics and health checks."""
+    of_metrics = (settings.telemetry_path, "/metrics/jmx", "/clusters/{cluster:path}/metrics")
+    return (*of_metrics, "/-/healthy", "/healthz", "/-/ready") if settings.metrics_without_login else ()
+
+
 # The running exporter: sockets, a thread that refreshes from the tables, and the HTTP server.
 
 
@@ -273,8 +279,8 @@ def serving(tables: Place, settings: ExportSettings, *, rest_after_error: float 
     opened = listen_all(settings.listen, OPTION)
     address = address_of(opened[0])
     reader = TablesReader(tables, reads_side_tables_apart=True, rest_after_error=rest_after_error)
-    protected = protection_of(settings.web_config_file)
-    server, refresher = _parts(reader, Settings(export=settings), opened, protected, Installations(url=settings.url))
+    protected = protection_of(settings.web_config_file, paths_without_login(settings))
+    server, refresher = _parts(reader, Settings(export=settings), opened, protected, Installations.of((), settings))
     refresher.start()
     try:
         with serving_http(server):

@@ -9,12 +9,15 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from streaming.configuration_file import OPTION_HELP
 from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.settings import NO_LINKS, load
 from streaming.terminal import Terminal
 
 NAME: Final = "IsrwatchTest"
@@ -31,6 +34,7 @@ def _alerts() -> None:
 
 @app.command("test")
 def send_test(
+    *,
     alertmanager: Annotated[
         list[str],
         typer.Option(metavar="URL", help="Address of an Alertmanager, with a login if it needs one. May be repeated."),
@@ -41,8 +45,9 @@ def send_test(
         str, typer.Option("--for", metavar="DURATION", help="It ends by itself after this time, 1h at most.")
     ] = "5m",
     resolve: Annotated[bool, typer.Option("--resolve", help="End an earlier test now.")] = False,
+    config: Annotated[Path | None, typer.Option(help=OPTION_HELP)] = None,
 ) -> None:
-    """Send one alert, IsrwatchTest, to Alertmanager as Prometheus would: does the notification arrive?
+    """Send one alert, IsrwatchTest, to Alertmanager as Prometheus would: does the notification arrive, with its links?
 
     Examples:
     isrwatch alerts test --alertmanager http://alertmanager:9093 --severity critical
@@ -52,7 +57,8 @@ def send_test(
     now, seconds = time.time(), seconds_of("--for", lasting)
     if not 0 < seconds <= _LONGEST:
         raise ConfigurationError(f"--for is {lasting}; write at most 1h, such as 5m")
-    alert = alert_of(severity, cluster, began=now, ends=now if resolve else now + seconds)
+    exporter = load(config).export.url
+    alert = alert_of(severity, cluster, began=now, ends=now if resolve else now + seconds, exporter=exporter)
     for url in alertmanager:
         address = send(url, alert)
         if resolve:
@@ -63,15 +69,19 @@ def send_test(
                 f"its route after group_wait, and again when the alert ends, in {duration_text(seconds)}"
             )
             Terminal().row(f"which receiver that is: amtool --alertmanager.url={address} alert query -o json {NAME}")
+    if not resolve:
+        Terminal().row(f"it links to {exporter.rstrip('/')}/: do they show it?" if exporter else NO_LINKS)
 
 
-def alert_of(severity: str, cluster: str, *, began: float, ends: float) -> dict[str, object]:
-    """Return an alert as ``POST /api/v2/alerts`` takes it."""
+def alert_of(severity: str, cluster: str, *, began: float, ends: float, exporter: str = "") -> dict[str, object]:
+    """Return an alert as ``POST /api/v2/alerts`` takes it; with the address of the exporter, it has links as others."""
+    links = {"page_url": f"{exporter.rstrip('/')}/", "runbook_url": f"{exporter.rstrip('/')}/runbook"}
     return {
         "labels": {"alertname": NAME, "severity": severity, "cluster": cluster},
         "annotations": {
             "summary": f"Test of the notifications of {cluster}",
             "description": "Sent by isrwatch alerts test. Nothing is wrong.",
+            **(links if exporter else {}),
         },
         "startsAt": _moment(began),
         "endsAt": _moment(ends),

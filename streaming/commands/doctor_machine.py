@@ -27,7 +27,7 @@ from streaming.locks import has_locks
 from streaming.system_errors import reason_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
 
@@ -200,6 +200,8 @@ def _web_files(settings: Settings) -> Iterator[tuple[Status, str]]:
         given = [name for name, is_given in zip(_PROTECTIONS, protects, strict=True) if is_given]
         if given:
             yield Status.OK, f"{key}: {file} gives {', '.join(given)}"
+            if key == "export.web_config_file" and settings.export.metrics_without_login:
+                yield _metrics_without_login(given)
         else:
             yield (
                 Status.WARNING,
@@ -207,11 +209,23 @@ def _web_files(settings: Settings) -> Iterator[tuple[Status, str]]:
             )
 
 
+def _metrics_without_login(given: Sequence[str]) -> tuple[Status, str]:
+    _, certificates, logins = _PROTECTIONS
+    if logins not in given:
+        return Status.WARNING, "export.metrics_without_login: there are no logins, so it has no effect; remove it"
+    also = f"; the {certificates} are required of Prometheus, too" if certificates in given else ""
+    return (
+        Status.OK,
+        f"export.metrics_without_login: metrics and health checks are open to everyone, without a login{also}",
+    )
+
+
 def _links(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.settings import NO_LINKS
 
     url = settings.export.url
-    yield (Status.OK, f"export.url: alerts link to {url.rstrip('/')}/runbook") if url else (Status.SKIPPED, NO_LINKS)
+    links = f"export.url: alerts and boards link to {url.rstrip('/')}/incidents and {url.rstrip('/')}/runbook"
+    yield (Status.OK, links) if url else (Status.SKIPPED, NO_LINKS)
 
 
 _PROTECTIONS: Final = ("TLS", "certificates of clients", "logins")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from streaming.web.config_file import TlsServerConfig
 
 LOG: Final = logging.getLogger(__name__)
+_READS: Final = frozenset({"GET", "HEAD"})
 Version = tuple[tuple[int, int, int] | None, ...]
 """Version of several files: inode, size and time of change; None for a missing file."""
 
@@ -63,13 +64,18 @@ class Protection:
     changed, but are switched off by a restart only.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, without_login: Collection[str] = ()) -> None:
         """Read a file; None protects nothing.
 
+        Args:
+            path: of the file.
+            without_login: the paths of routes that may be read without a login, if there are logins.
+
         Raises:
-            ConfigurationError: it is wrong.
+            ConfigurationError: the file is wrong.
         """
         self._path = path
+        self._without_login = frozenset(without_login)
         self._files: tuple[str, ...] = ()
         self._version: Version = ()
         self._rules = Rules() if path is None else self._read(path)
@@ -81,6 +87,10 @@ class Protection:
             self._version = version
             self._read_again(self._path)
         return self._rules
+
+    def needs_login(self, method: str, route: str) -> bool:
+        """Return whether there are logins, and a request to a route needs one."""
+        return self.rules.logins is not None and not (method in _READS and route in self._without_login)
 
     def _read_again(self, path: Path) -> None:
         try:
@@ -113,13 +123,13 @@ class Protection:
         return tuple(_version_of(each) for each in (path, *map(Path, self._files)))
 
 
-def protection_of(file: str) -> Protection:
+def protection_of(file: str, without_login: Collection[str] = ()) -> Protection:
     """Read the web configuration file of a program; an empty name is none.
 
     Raises:
         ConfigurationError: it is wrong.
     """
-    return Protection(Path(file) if file else None)
+    return Protection(Path(file) if file else None, without_login)
 
 
 def _version_of(path: Path) -> tuple[int, int, int] | None:

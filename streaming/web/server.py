@@ -71,7 +71,9 @@ class WebServer(uvicorn.Server):
         self._protection = protected or Protection()
         self.counts: Final = HttpCounts()
         config = uvicorn.Config(
-            CountedRequests(SecuredApplication(application, self._protection), application.routes, self.counts),
+            CountedRequests(
+                SecuredApplication(application, application.routes, self._protection), application.routes, self.counts
+            ),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -251,11 +253,12 @@ PART_BYTES: Final = 256 * 1024
 class SecuredApplication:
     """An ASGI application for those who log in, whose responses have security headers.
 
-    Headers of the web configuration file win over those of here; an empty value leaves one out.
+    Headers of the web configuration file win over those of here; an empty value leaves one out. Whether a login is
+    needed is decided by the route that responds, not by how the path is spelled.
     """
 
-    def __init__(self, application: ASGIApp, protection: Protection) -> None:
-        self._application, self._protection = application, protection
+    def __init__(self, application: ASGIApp, routes: Sequence[BaseRoute], protection: Protection) -> None:
+        self._application, self._routes, self._protection = application, routes, protection
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to one request."""
@@ -273,11 +276,16 @@ class SecuredApplication:
                     await asyncio.sleep(0)  # for others, and to learn that the client is gone
                 await send(part)
 
-        authorization = Headers(scope=scope).get("Authorization", "")
-        if rules.logins is not None and not await rules.logins.accept(authorization):
+        if not await self._may_enter(scope):
             await PlainTextResponse("log in\n", 401, {"WWW-Authenticate": "Basic"})(scope, receive, send_secured)
         else:
             await self._application(scope, receive, send_secured)
+
+    async def _may_enter(self, scope: Scope) -> bool:
+        logins = self._protection.rules.logins
+        if logins is None or not self._protection.needs_login(scope["method"], _handler(self._routes, scope)):
+            return True
+        return await logins.accept(Headers(scope=scope).get("Authorization", ""))
 
 
 class CountedRequests:

@@ -7,6 +7,8 @@
 --without-spark  fold the buses at the end instead of running two Spark jobs
 --small        three brokers and a controller instead of five and three
 --version V    of Kafka: 4.4, 4.3, 3.9 or 3.6, whose controllers are read at configured addresses (4.3)
+--keep FOLDER  keep the tables and Kafka's log of each run there, for python -m tests.pages.night
+--minutes M    begin no run later than this
 --resume       leave out the seeds of which such a run was equal already; the first seed of the results is the default
 
 Each run is a line of the results: build/chaos-kafka/COMMIT.txt, with "-changed" where files of the commit are. Of a run
@@ -65,6 +67,8 @@ def main() -> int:
     options.add_argument("--small", action="store_true")
     versions = [each for each in VERSIONS if each not in ONLY_ZOOKEEPER]
     options.add_argument("--version", choices=versions, default=DEFAULT)
+    options.add_argument("--keep", type=Path)
+    options.add_argument("--minutes", type=float, default=float("inf"))
     options.add_argument("--resume", action="store_true")
     given = options.parse_args()
     harms = tuple(given.harms.split(","))
@@ -77,14 +81,19 @@ def main() -> int:
     what += f" of {given.harms}" if set(harms) != set(HARMS) else ""
     done = verdicts_in(results, what) if given.resume else {}
     first = given.seed if given.seed is not None else min(done, default=time.time_ns() % 1_000_000)
+    began, played_runs = time.monotonic(), 0
     for seed in range(first, first + given.runs):
         if done.get(seed) == Verdict.EQUAL:
             continue
+        if time.monotonic() - began > 60 * given.minutes:
+            break
+        played_runs += 1
         shape = (SMALL if given.small else FULL)._replace(version=given.version)
         schedule = drawn(seed, given.faults, harms, shape)
         say(f"seed {seed}: {what}")
         start, directory = time.monotonic(), Path(tempfile.mkdtemp(prefix=f"chaos-kafka-{seed}-"))
-        verdict, text = played(schedule, directory, spark=not given.without_spark, say=say)
+        keep = given.keep and given.keep / f"seed-{seed}"
+        verdict, text = played(schedule, directory, spark=not given.without_spark, say=say, keep=keep)
         line = f"{verdict} seed {seed}, {what} ({time.monotonic() - start:.0f} s)"
         say(f"{line}: {text}")
         if verdict is Verdict.EQUAL:
@@ -99,7 +108,7 @@ def main() -> int:
             failed += 1
         with results.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
-    say(f"{given.runs} runs, {failed} failed; results: {results}")
+    say(f"{played_runs} runs, {failed} failed; results: {results}")
     return bool(failed)
 
 

@@ -14,6 +14,7 @@ from tests.chaos_kafka import compare
 from tests.chaos_kafka.answers import Answers
 from tests.chaos_kafka.compare import Row, Truth
 from tests.chaos_kafka.harms import HARMS
+from tests.chaos_kafka.kept import kept_night
 from tests.chaos_kafka.samples import Unequal, at, lacks_hanging, sample_differences
 from tests.chaos_kafka.schedule import LOG, POLL, KafkaAct, KafkaSchedule
 from tests.chaos_kafka.stage import Impossible, KafkaStage
@@ -47,9 +48,14 @@ class Outcome(NamedTuple):
 
 
 def played(
-    schedule: KafkaSchedule, directory: Path, *, spark: bool = True, say: Callable[[str], None] = print
+    schedule: KafkaSchedule,
+    directory: Path,
+    *,
+    spark: bool = True,
+    say: Callable[[str], None] = print,
+    keep: Path | None = None,
 ) -> Outcome:
-    """Play a schedule in an empty folder, which stays."""
+    """Play a schedule in an empty folder, which stays; the tables and Kafka's log are kept in another one."""
     try:
         with KafkaStage(directory, schedule.shape, spark=spark, say=say) as stage:
             began = time.monotonic()
@@ -62,6 +68,9 @@ def played(
             found, numbers = settled(stage, SECONDS_TO_SETTLE[spark])
             found += sampled(stage, say, SECONDS_TO_SAMPLE[spark], is_last=True)
             found += stage.faults_of_ours
+            records = stage.sandbox.dump_metadata_log(stage.active_controller()) if keep else []
+        if keep:
+            kept_night(stage.sides[LOG].pipeline.tables, records, keep)
     except Exception:  # noqa: BLE001 - whatever it is, the run is kept with it, and the next one is played
         return Outcome(Verdict.BROKEN, traceback.format_exc())
     if found:

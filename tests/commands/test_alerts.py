@@ -19,12 +19,26 @@ def run(*options: str) -> str:
 
 @pytest.mark.prometheus
 def test_a_test_notification_reaches_the_receiver_and_is_resolved(tmp_path: Path) -> None:
+    config = tmp_path / "isrwatch.toml"
+    config.write_text('[export]\nurl = "https://isrwatch.example/kafka/"\n')
     with collecting_webhook() as hook, running_alertmanager(tmp_path, hook) as manager:
-        options = ("--alertmanager", manager.url, "--severity", "critical", "--cluster", "prod")
-        assert "has accepted IsrwatchTest of cluster prod, severity critical" in run(*options)
+        options = (
+            "--alertmanager",
+            manager.url,
+            "--severity",
+            "critical",
+            "--cluster",
+            "prod",
+            "--config",
+            str(config),
+        )
+        said = run(*options)
+        assert "has accepted IsrwatchTest of cluster prod, severity critical" in said
+        assert "it links to https://isrwatch.example/kafka/: do they show it?" in said
         first = wait_until(lambda: hook.notifications)[0]
         assert first["status"] == "firing"
         assert first["alerts"][0]["labels"] == {"alertname": "IsrwatchTest", "severity": "critical", "cluster": "prod"}
+        assert first["alerts"][0]["annotations"]["page_url"] == "https://isrwatch.example/kafka/"
         assert f"{manager.url} has ended IsrwatchTest" in run(*options, "--resolve")
         wait_until(lambda: hook.notifications[-1]["status"] == "resolved")
 

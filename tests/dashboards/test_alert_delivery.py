@@ -18,6 +18,7 @@ import yaml
 
 from dashboards.alerts import rule_file
 from dashboards.render import as_yaml
+from streaming.settings import ExportSettings, Settings
 from tests.plugins.local_http import Exposition, Webhook, collecting_webhook, serving_exposition, wait_until
 from tests.plugins.prometheus import Prometheus, running_alertmanager, running_prometheus
 
@@ -27,12 +28,13 @@ ROUTES = Path(__file__).parents[2] / "deploy" / "alertmanager" / "alertmanager.y
 SHORT = {"interval: 15s": "interval: 1s", "for: 15m": "for: 8s", "keep_firing_for: 15m": "keep_firing_for: 3s",
          "keep_firing_for: 5m": "keep_firing_for: 11s"}  # fmt: skip
 WAIT = "6s"  # as shipped it is longer than an evaluation of all rules, which takes more than a second beside others
+SETTINGS = Settings(export=ExportSettings(url="https://isrwatch.example"))
 SENTENCE = "prod-17: broker 3 was lost. First: start broker 3 again"
 
 
 def rules(short: Mapping[str, str] = SHORT) -> str:
     """Give the shipped rules with short times."""
-    return re.sub("|".join(short), lambda found: short[found[0]], as_yaml(rule_file()))
+    return re.sub("|".join(short), lambda found: short[found[0]], as_yaml(rule_file(SETTINGS)))
 
 
 def routes(url: str) -> dict[str, Any]:
@@ -126,6 +128,8 @@ def test_an_incident_is_one_notification_of_each_severity_through_a_restart_of_t
     assert names == {"IsrwatchOfflinePartitions", "IsrwatchUnderMinIsr"}
     assert warning["alerts"][0]["labels"]["subject"] == "3"
     assert {each["annotations"]["summary"] for each in (*critical["alerts"], *warning["alerts"])} == {SENTENCE}
+    pages = {each["annotations"]["page_url"] for each in (*critical["alerts"], *warning["alerts"])}
+    assert pages == {"https://isrwatch.example/incidents/prod-17"}
     polled = {each["annotations"]["sureness"] for each in (*critical["alerts"], *warning["alerts"])}
     assert polled == {"the brokers are polled: causes are inferred, not proven"}
     assert len(delivery.sent("resolved", "critical")) == len(delivery.sent("resolved", "warning")) == 1
@@ -140,4 +144,5 @@ def test_an_exporter_that_dies_is_one_notification_of_all_clusters(delivery: Del
     blind, over = delivery.webhook.notifications
     assert [each["labels"]["alertname"] for each in blind["alerts"]] == ["IsrwatchBlind"]
     assert blind["alerts"][0]["annotations"]["summary"].startswith("isrwatch is blind: there is no fresh data of any")
+    assert blind["alerts"][0]["annotations"]["page_url"] == "https://isrwatch.example/"
     assert (over["status"], len(over["alerts"])) == ("resolved", 1)

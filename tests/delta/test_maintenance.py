@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from exporters.read_model.reader import TablesReader
 from exporters.read_model.past import state_as_of
+from exporters.read_model.reader import TablesReader
 from streaming.contracts.observations import Channel
 from streaming.contracts.sample_tables import REPLICA_OFFSETS
 from streaming.contracts.state import SourceLag

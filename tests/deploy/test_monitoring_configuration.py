@@ -71,6 +71,30 @@ def test_amtool_accepts_the_configuration() -> None:
 
 
 @pytest.mark.prometheus
+def test_amtool_accepts_the_examples_of_receivers_and_their_texts_have_the_links(tmp_path: Path) -> None:
+    text = (DEPLOY / "alertmanager/alertmanager.yml").read_text()
+    switched_on = re.sub(r"^    # ( *(?:-|\w+:|href|text).*)$", r"    \1", text, flags=re.MULTILINE)
+    (tmp_path / "alertmanager.yml").write_text(switched_on)
+    outcome = run("amtool", "check-config", tmp_path / "alertmanager.yml")
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    receivers = {each["name"]: each for each in yaml.safe_load(switched_on)["receivers"]}
+    (slack,), (pager,) = receivers["critical"]["slack_configs"], receivers["critical"]["pagerduty_configs"]
+    notification = {
+        "status": "resolved",
+        "commonLabels": {"cluster": "prod", "short_id": "prod-17"},
+        "alerts": [{"annotations": {"page_url": "https://x/incidents/prod-17", "runbook_url": "https://x/runbook/A"}}],
+    }
+    (tmp_path / "data.json").write_text(json.dumps(notification))
+    rendered = [
+        run("amtool", "template", "render", f"--template.data={tmp_path}/data.json", "--template.glob=/nowhere/*",
+            f"--template.text={each}").stdout.strip()
+        for each in (slack["title"], slack["title_link"], pager["client_url"], pager["links"][0]["href"])
+    ]  # fmt: skip
+    page = notification["alerts"][0]["annotations"]["page_url"]  # type: ignore[index]
+    assert rendered == ["Over: prod prod-17", page, page, "https://x/runbook/A"]
+
+
+@pytest.mark.prometheus
 @pytest.mark.parametrize(
     ("labels", "receiver"),
     [

@@ -23,6 +23,7 @@ BEFORE_SECONDS, AFTER_SECONDS = 1.0, 20.0
 """An incident opens with its first change; the second record of a fencing, and a late election, come after its last."""
 LOSSES: Final = frozenset({"broker_loss", "rack_loss", "unclean_election"})
 _LOST_BESIDE: Final = re.compile(r"\(brokers? ([\d, and]+) (?:was|were) lost, too\)")
+_STALLED_BESIDE: Final = re.compile(r"\(controller (\d+) stood still for ")
 _LAGGED_BESIDE: Final = re.compile(r"\(replication between brokers ([\d, and]+) lagged, too\)")
 
 
@@ -54,6 +55,11 @@ class ReportedIncident:
     def lagged(self) -> frozenset[BrokerId]:
         """Between whom replication lagged beside a loss."""
         return _named(_LAGGED_BESIDE, self.summary)
+
+    @property
+    def stalled(self) -> frozenset[BrokerId]:
+        """The controller whose stall came before a loss."""
+        return _named(_STALLED_BESIDE, self.summary)
 
 
 def _named(sentence: re.Pattern[str], summary: str) -> frozenset[BrokerId]:
@@ -187,12 +193,15 @@ def _matched(expected: Expectation, reported: Sequence[ReportedIncident]) -> Ver
 
 
 def _may_be(expected: ExpectedIncident, reported: ReportedIncident) -> bool:
-    overlap = reported.begin <= expected.end + AFTER_SECONDS and reported.end >= expected.begin - BEFORE_SECONDS
-    if not overlap:
+    if not _overlaps(expected, reported):
         return False
     if not expected.may:
         return reported.kind in expected.kinds or not reported.suspects
     return not (reported.suspects | reported.brokers).isdisjoint(expected.may) or reported.kind in expected.kinds
+
+
+def _overlaps(expected: ExpectedIncident, reported: ReportedIncident) -> bool:
+    return reported.begin <= expected.end + AFTER_SECONDS and reported.end >= expected.begin - BEFORE_SECONDS
 
 
 def _score(expected: ExpectedIncident, reported: ReportedIncident) -> float:
@@ -231,14 +240,15 @@ def _share(missed: Finding, findings: Sequence[Finding]) -> None:
 
 
 def _read_beside(missed: Finding, findings: Sequence[Finding]) -> None:
-    """Find an alarming incident that explains all that this one did, or a loss that says that its brokers lagged, too.
+    """Find an alarming incident that explains all that this one did, or a loss whose sentence names it, too.
 
     A wrong class, but nobody reads nothing of it.
     """
     expected = missed.expected
     every = expected.must or expected.may
     for reported in [reported for other in findings for reported in other.reported]:
-        if _explains(reported, expected) or (every & reported.lagged and _may_be(expected, reported)):
+        is_named = bool(every & (reported.lagged | reported.stalled)) and _overlaps(expected, reported)
+        if _explains(reported, expected) or is_named:
             missed.reported.append(reported)
 
 

@@ -99,6 +99,17 @@ def test_a_crash_that_is_reported_as_planned_work_is_silent_harm() -> None:
     assert not verdict.findings[0].kind_right
 
 
+def test_a_stall_of_the_controller_that_the_sentence_of_a_loss_names_is_not_silent() -> None:
+    both = [(expected("broker_loss", brokers={3}), expected("controller_stall", brokers={100}))]
+    loss = reported("broker_loss", 3)
+    assert judged(both, [loss]).findings[1].is_silent
+    named = replace(loss, summary="broker 3 was lost (controller 100 stood still for 12.1 s, and then fenced broker 2)")
+    stall = judged(both, [named]).findings[1]
+    assert not stall.is_silent
+    assert not stall.kind_right
+    assert judged(both, [replace(named, begin=90, end=95)]).findings[1].is_silent
+
+
 def test_a_clean_restart_that_is_reported_as_a_loss_is_a_false_alarm() -> None:
     verdict = judged([(expected("controlled_shutdown", brokers={1}, harm=False),)], [reported("broker_loss", 1)])
     assert verdict.findings[0].is_false_alarm

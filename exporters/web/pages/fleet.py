@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from exporters.answers import links
 from exporters.read_model.conditions import has_no_data
 from exporters.read_model.incident_ids import shown_id
-from exporters.read_model.snapshot import is_recovered
+from exporters.read_model.snapshot import SECOND, is_recovered
 from exporters.web.pages.page import (
     OF_SEVERITY,
     Inputs,
@@ -25,6 +25,7 @@ from exporters.web.pages.page import (
     words_of,
 )
 from streaming.contracts import health
+from streaming.contracts.conditions import Condition
 from streaming.contracts.observations import SourceKind
 
 if TYPE_CHECKING:
@@ -45,7 +46,10 @@ ELSEWHERE: Final = {
     "/-/ready": "readiness check: the tables have been read",
 }
 _METRICS: Final = "metrics for Prometheus (?cluster=NAME selects a cluster, ?name[]=METRIC selects metrics)"
+NOTHING: Final = "nothing is wrong"
 _NAMED: Final = 3
+_ROWS: Final = 20
+"""So many clusters have a row each, however well they are; of more those that are well are named close together."""
 
 
 class Counts(NamedTuple):
@@ -73,10 +77,14 @@ class FleetRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPage(Page):
-    """Every cluster, worst first, how many there are of each level, and what else there is, by path."""
+    """Every cluster, worst first, how many there are of each level, and what else there is, by path.
+
+    ``quiet`` has those of a large fleet of which nothing is to be said.
+    """
 
     template: ClassVar[str] = "fleet.html"
     rows: tuple[FleetRow, ...]
+    quiet: tuple[FleetRow, ...]
     levels: tuple[tuple[Level, int], ...]
     elsewhere: tuple[tuple[str, str], ...]
 
@@ -91,7 +99,8 @@ def fleet_page(inputs: Inputs) -> FleetPage:
         title=_title(rows, by_level),
         heading="Clusters",
         notices=(*notices_of(inputs), *_of_the_monitor(inputs)),
-        rows=tuple(rows),
+        rows=tuple(rows) if len(rows) <= _ROWS else tuple(row for row in rows if not _is_quiet(row)),
+        quiet=() if len(rows) <= _ROWS else tuple(filter(_is_quiet, rows)),
         levels=tuple((level, by_level[level]) for level in Level if by_level[level]),
         elsewhere=((inputs.settings.metrics_path, _METRICS), *ELSEWHERE.items()),
     )
@@ -104,13 +113,17 @@ def _row(inputs: Inputs, name: str, judged: ClusterHealth) -> FleetRow:
         name=name,
         path=links.cluster(name, inputs.at),
         level=level_of(judged, conditions),
-        sentence=sentence_of(cluster, judged, conditions),
+        sentence=sentence_of(inputs, cluster, judged),
         incidents=tuple((shown_id(row), links.incident(shown_id(row), inputs.at)) for row in ongoing[:_NAMED]),
         counts=counts_of(cluster),
         is_old=inputs.is_stale(cluster),
         source=SOURCES[cluster.cluster.primary_source],
         age_seconds=cluster.age_seconds(inputs.now),
     )
+
+
+def _is_quiet(row: FleetRow) -> bool:
+    return row.level is Level.HEALTHY and row.sentence == NOTHING
 
 
 def _worst_first(row: FleetRow) -> tuple[object, ...]:
@@ -123,8 +136,12 @@ def counts_of(cluster: ClusterSnapshot) -> Counts:
         return Counts()
     registered = [each for each in cluster.brokers.values() if cluster.is_registered(each)]
     fenced = sum(bool(each.is_fenced) for each in registered) if registered else None
-    states = (health.OFFLINE, health.UNDER_MIN_ISR, health.AT_MIN_ISR)
-    return Counts(*map(cluster.counts.in_state, states), fenced)
+    return Counts(
+        offline=cluster.counts.in_state(health.OFFLINE),
+        under_min_isr=cluster.counts.in_state(health.UNDER_MIN_ISR),
+        at_min_isr=cluster.counts.in_state(health.AT_MIN_ISR),
+        fenced=fenced,
+    )
 
 
 def ongoing_incidents(cluster: ClusterSnapshot) -> list[Row]:
@@ -137,24 +154,29 @@ def _severe_first(row: Row) -> tuple[int, int]:
     return OF_SEVERITY.get(row["severity"], Level.WARNING).rank, -row["opened_at"]
 
 
-def sentence_of(cluster: ClusterSnapshot, judged: ClusterHealth, conditions: Sequence[Raised]) -> str:
-    """Return what is wrong with a cluster: first what makes it unknown, then its worst incident, then the rest."""
+def sentence_of(inputs: Inputs, cluster: ClusterSnapshot, judged: ClusterHealth) -> str:
+    """Return what is wrong with a cluster: first what makes it unknown, then its worst incident, then the rest.
+
+    The sentence of an incident is as known today, so a page of the past does not begin with it.
+    """
     unknown = next((each for each in judged.reasons if level_of_reason(each) is Level.UNKNOWN), None)
     if unknown is not None:
         return _blind(unknown, judged)
     ongoing = ongoing_incidents(cluster)
-    if ongoing:
+    if ongoing and inputs.past is None:
         rest = len(ongoing) - 1
-        return str(ongoing[0]["summary"]) + (f" And {count(rest, 'more incident')}." if rest else "")
+        said = str(ongoing[0]["summary"]).removesuffix(f"; {ongoing[0]['next_step']}")
+        return said + (f"; and {count(rest, 'more incident')}" if rest else "")
     if judged.reasons:
         worst = min(judged.reasons, key=lambda each: level_of_reason(each).rank)
         return reason_in_words(worst)
+    conditions = inputs.raised.get(cluster.name, ())
     if conditions:
         first = conditions[0]
         about = f" of {first.subject}" if first.subject else ""
         return f"{words_of(first.condition)}{about}" + (f", and {len(conditions) - 1} more" if conditions[1:] else "")
     recovering = 0 if cluster.incidents is None else len(cluster.incidents.open)
-    return f"healthy; {count(recovering, 'incident')} recovered lately" if recovering else "healthy"
+    return f"nothing; {count(recovering, 'incident')} recovered lately" if recovering else NOTHING
 
 
 def level_of_reason(reason: HealthReason) -> Level:
@@ -176,13 +198,17 @@ def _blind(reason: HealthReason, judged: ClusterHealth) -> str:
 
 
 def _of_the_monitor(inputs: Inputs) -> list[Notice]:
-    shown = [
-        Notice(Level.CRITICAL, f"{words_of(each.condition)} {each.subject}".strip())
-        for each in inputs.raised.get("", ())
-    ]
+    shown = [Notice(Level.CRITICAL, _monitor_in_words(inputs, each)) for each in inputs.raised.get("", ())]
     if not inputs.clusters and not inputs.problems:
         shown.append(Notice(Level.UNKNOWN, "No cluster has been observed yet."))
     return shown
+
+
+def _monitor_in_words(inputs: Inputs, each: Raised) -> str:
+    if each.condition is Condition.JOB_DOWN:
+        silent = lasting((inputs.now - each.since) / SECOND)
+        return f"The job has reported nothing for {silent}: nothing newer is known of any cluster. Start isrwatch job."
+    return f"{words_of(each.condition)} {each.subject}".strip()
 
 
 def _title(rows: Sequence[FleetRow], by_level: Counter[Level]) -> str:

@@ -25,6 +25,7 @@ from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.conditions import DEFAULT_SETTINGS, ConditionInputs, ConditionSettings, Raised, raised
 from exporters.read_model.health_reasons import HealthSeverity
 from exporters.read_model.snapshot import SECOND
+from exporters.web.runbook_commands import Installations
 from streaming.contracts.events import Severity
 from streaming.escapes import printable, with_short_words
 from streaming.web.markup import STYLE
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from exporters.read_model.incident_archive import IncidentArchive
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 _FOLDER: Final = Path(__file__).with_name("templates")
 _DAY: Final = 86_400
 
@@ -47,6 +48,7 @@ class Level(StrEnum):
     WARNING = "warning"
     UNKNOWN = "unknown"
     PLANNED = "planned"
+    INFO = "info"
     HEALTHY = "healthy"
 
     @property
@@ -66,12 +68,13 @@ _SIGNS: Final = {
     Level.WARNING: "\u25b2",
     Level.UNKNOWN: "?",
     Level.PLANNED: "\u25c6",
+    Level.INFO: "\u25cb",
     Level.HEALTHY: "\u2714",
 }
 OF_SEVERITY: Final[Mapping[str, Level]] = {
     Severity.CRITICAL: Level.CRITICAL,
     Severity.WARNING: Level.WARNING,
-    Severity.INFO: Level.PLANNED,
+    Severity.INFO: Level.INFO,
 }
 OF_HEALTH: Final[Mapping[str, Level]] = {
     HealthSeverity.CRITICAL: Level.CRITICAL,
@@ -119,6 +122,7 @@ class Inputs:
         problems: what is wrong with the exporter itself, and what it could not read.
         query: parameters of the page besides the moment.
         requested_at: when the page was asked for.
+        installations: what the configuration says of clusters.
     """
 
     snapshot: ReplicationSnapshot
@@ -131,6 +135,7 @@ class Inputs:
     problems: tuple[str, ...] = ()
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     requested_at: int = 0
+    installations: Installations = field(default_factory=Installations)
 
     @property
     def at(self) -> int | None:
@@ -200,6 +205,7 @@ class Page:
         notices: sentences about the whole page.
         query: parameters that a form for another moment carries on.
         metrics_path: of the metrics for Prometheus.
+        moment: a moment that can be shown, as a form has it.
     """
 
     template: ClassVar[str]
@@ -213,6 +219,7 @@ class Page:
     notices: tuple[Notice, ...] = ()
     query: tuple[tuple[str, str], ...] = ()
     metrics_path: str = "/metrics"
+    moment: str = ""
 
     @property
     def at(self) -> int | None:
@@ -234,11 +241,6 @@ class Page:
         """Seconds between the moment that is shown and the request."""
         return (self.requested_at - self.now) / SECOND
 
-    @property
-    def moment(self) -> str:
-        """The moment that is shown, to the second, as a form has it."""
-        return links.moment_text(self.now // SECOND * SECOND)
-
     def moved(self, at: int | None) -> str:
         """Return the path of this page at another moment; None is now."""
         return links.moved(self.path, self.query, at)
@@ -251,9 +253,18 @@ def frame_of(inputs: Inputs) -> dict[str, Any]:
         "now": inputs.now,
         "past": inputs.past,
         "requested_at": inputs.requested_at,
+        "moment": links.moment_text(_newest(inputs) // SECOND * SECOND),
         "metrics_path": inputs.settings.metrics_path,
         "query": tuple((name, value) for name, values in inputs.query.items() for value in values),
     }
+
+
+def _newest(inputs: Inputs) -> int:
+    """Return the moment of a page of the past, or else the newest that the tables show, as far as is known."""
+    if inputs.at is not None:
+        return inputs.at
+    observed = (each.observed_until for each in inputs.clusters.values())
+    return max((at for at in observed if at is not None), default=inputs.now)
 
 
 def notices_of(inputs: Inputs) -> tuple[Notice, ...]:
@@ -294,7 +305,6 @@ def refusal(refused: PageRefused, inputs: Inputs) -> RefusalPage:
         **frame_of(inputs),
         title=f"{refused.sentence} - isrwatch",
         heading="Not shown",
-        trail=(Link("Clusters", links.fleet(inputs.at)),),
         sentence=refused.sentence,
         choices=refused.choices,
     )
@@ -323,7 +333,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    filters = (_here, _ago, _lines, _whole, utc, lasting, count, words_of)
+    filters = (_here, _ago, _lines, _whole, utc, lasting, count, words_of, named)
     made.filters |= {each.__name__.removeprefix("_"): each for each in filters}
     made.globals |= {"style": Markup(STYLE)}  # noqa: S704 - our own style
     return made
@@ -390,14 +400,19 @@ def count(number: int | None, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else several}"
 
 
+def named(name: str) -> str:
+    """Return a name as people see it; an empty one is visible."""
+    return name or '""'
+
+
 def words_of(name: str) -> str:
     """Write the name of a condition, a class or a cause as words."""
     return name.replace("_", " ")
 
 
-def _whole(text: str) -> Markup:
-    """Return a text as the value of an attribute, as it is."""
-    return escape(text)
+def _whole(value: str | float) -> Markup:
+    """Return a text or a number as the value of an attribute, as it is; what is not printable is a reference."""
+    return Markup("").join(char if char.isprintable() else Markup(f"&#{ord(char)};") for char in str(value))  # noqa: S704
 
 
 def _lines(text: str) -> Markup:

@@ -1,29 +1,52 @@
 """The routes of the pages: a path is read, the model of its page is made, and rendered.
 
-Handlers are no coroutines, so Starlette runs them in its threads: a scrape does not wait for them.
+Handlers are no coroutines, so Starlette runs them in its threads: a scrape does not wait for them. A page of the
+present is made from the snapshot and the archive in memory; one of the past reads the tables as of its moment.
 """
 
 from __future__ import annotations
 
-import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
-from exporters.answers.links import PageKind, Target, relative, target_of
+from exporters.answers.incidents import report
+from exporters.answers.links import MARKDOWN, PageKind, Target, moved, relative, target_of
+from exporters.answers.post_mortem import markdown
+from exporters.answers.subject import Limits, Tables
+from exporters.read_model.moments import Version, read_moment
+from exporters.read_model.past import EVERYTHING, MomentRefused, Scope
 from exporters.read_model.snapshot import NO_TABLE
+from exporters.web.pages.broker import broker_page
+from exporters.web.pages.cluster import cluster_page
 from exporters.web.pages.fleet import fleet_page
-from exporters.web.pages.page import Inputs, Page, PageMoved, PageRefused, PageSettings, refusal, rendered
+from exporters.web.pages.group import groups_page
+from exporters.web.pages.incident import IncidentHistories, found_incident, incident_page
+from exporters.web.pages.incidents import incidents_page
+from exporters.web.pages.page import (
+    Inputs,
+    Link,
+    Page,
+    PageMoved,
+    PageRefused,
+    PageSettings,
+    PastMoment,
+    refusal,
+    rendered,
+)
+from exporters.web.pages.topic import topic_page
+from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.web.responses import lines_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.types import Scope
+    from starlette.types import Scope as RequestScope
 
     from exporters.read_model.incident_archive import IncidentArchive
     from exporters.read_model.refresher import Refresher
@@ -40,9 +63,13 @@ PATTERNS: Final = {
 }
 """What metrics of requests call each page."""
 _AT: Final = "at"
-_LOG: Final = logging.getLogger(__name__)
 PAGES: Final[Mapping[PageKind, Callable[[Inputs, Target], Page]]] = {
-    PageKind.FLEET: lambda inputs, _: fleet_page(inputs)
+    PageKind.FLEET: lambda inputs, _: fleet_page(inputs),
+    PageKind.CLUSTER: lambda inputs, target: cluster_page(inputs, target.cluster),
+    PageKind.BROKER: lambda inputs, target: broker_page(inputs, target.cluster, int(target.name)),
+    PageKind.TOPIC: lambda inputs, target: topic_page(inputs, target.cluster, target.name),
+    PageKind.GROUPS: lambda inputs, target: groups_page(inputs, target.cluster),
+    PageKind.INCIDENTS: lambda inputs, _: incidents_page(inputs),
 }
 
 
@@ -54,7 +81,7 @@ class PageRoute(Route):
         super().__init__(PATTERNS[kind], endpoint, name=kind.value)
         self.kind = kind
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+    def matches(self, scope: RequestScope) -> tuple[Match, RequestScope]:
         """Return whether a request is for this kind of page."""
         target = target_of(sent_path(scope)) if scope["type"] == "http" else None
         if target is None or target.kind is not self.kind:
@@ -63,7 +90,7 @@ class PageRoute(Route):
         return (Match.FULL if scope["method"] in (self.methods or ()) else Match.PARTIAL), inner
 
 
-def sent_path(scope: Scope) -> str:
+def sent_path(scope: RequestScope) -> str:
     """Return the path of a request as it was sent, percent-encoded."""
     raw = scope.get("raw_path")
     return quote(scope["path"]) if raw is None else raw.decode("ascii", "replace").partition("?")[0]
@@ -77,8 +104,8 @@ class PageRoutes:
         refresher: Refresher,
         clock: Callable[[], int],
         settings: PageSettings,
-        problems: Callable[[], Iterator[str]] = lambda: iter(()),
-        archive: IncidentArchive | None = None,
+        problems: Callable[[], Iterator[str]],
+        archive: IncidentArchive,
     ) -> None:
         """Respond from the snapshot of a refresher.
 
@@ -91,29 +118,65 @@ class PageRoutes:
         """
         self._refresher, self._clock, self._settings = refresher, clock, settings
         self._problems, self._archive = problems, archive
+        self._histories = IncidentHistories(archive)
+        self._past = refresher.past
 
     def routes(self) -> list[PageRoute]:
         """Assign the paths; they stand before all others."""
-        return [PageRoute(kind, self.respond) for kind in PAGES]
+        return [
+            *(PageRoute(kind, self.respond) for kind in (*PAGES, PageKind.INCIDENT)),
+            PageRoute(PageKind.INCIDENT_MARKDOWN, self.respond_in_markdown),
+        ]
 
     def respond(self, request: Request) -> Response:
         """Respond with a page; with a sentence and what there is instead, if it cannot be shown."""
         target: Target = request.path_params["target"]
         inputs = self._inputs(request)
         try:
-            return HTMLResponse(rendered(self._page(inputs, target)))
+            self._refuse_unless_ready(target)
+            inputs = self._at_its_moment(request, inputs, target)
+            make = self._incident if target.kind is PageKind.INCIDENT else PAGES[target.kind]
+            return HTMLResponse(rendered(make(inputs, target)))
         except PageRefused as refused:
             return HTMLResponse(rendered(refusal(refused, inputs)), refused.status)
-        except PageMoved as moved:
-            return RedirectResponse(relative(moved.path, inputs.path))
+        except PageMoved as elsewhere:
+            return RedirectResponse(relative(elsewhere.path, inputs.path))
 
-    def _page(self, inputs: Inputs, target: Target) -> Page:
+    def _refuse_unless_ready(self, target: Target) -> None:
         if self._refresher.snapshot.version == NO_TABLE and target.kind is not PageKind.FLEET:
             raise PageRefused(503, self._refresher.why_not_ready())
-        return PAGES[target.kind](inputs, target)
+
+    def respond_in_markdown(self, request: Request) -> Response:
+        """Respond with the post-mortem of an incident."""
+        target: Target = request.path_params["target"]
+        inputs = self._inputs(request)
+        try:
+            self._refuse_unless_ready(target)
+            return Response(self._post_mortem(inputs, target.name), media_type="text/markdown; charset=utf-8")
+        except PageRefused as refused:
+            return lines_response([refused.sentence], refused.status)
+        except PageMoved as elsewhere:
+            return RedirectResponse(relative(elsewhere.path + MARKDOWN, inputs.path))
+
+    def _incident(self, inputs: Inputs, target: Target) -> Page:
+        row = found_incident(inputs, self._archive, target.name)
+        history, neighbours = self._histories.of(row), self._archive.neighbours(row)
+        return incident_page(inputs, row, history, neighbours, self._archive.parts(row))
+
+    def _post_mortem(self, inputs: Inputs, any_id: str) -> str:
+        row = found_incident(inputs, self._archive, any_id)
+        tables = Tables(
+            folder=self._refresher.tables,
+            limits=Limits(stale_after=self._settings.stale_after, oldest_ages={}, poll_intervals={}),
+            now=inputs.now,
+            snapshot=inputs.snapshot,
+            unreadable=inputs.unreadable,
+            archive=self._archive,
+        )
+        return markdown(report(tables, row["incident_id"], inputs.installations.url))
 
     def _inputs(self, request: Request) -> Inputs:
-        """Return what the page of a request is made of."""
+        """Return what the page of a request is made of at present."""
         now, given = self._clock(), QueryParams(request.scope["query_string"])
         return Inputs(
             snapshot=self._refresher.snapshot,
@@ -125,4 +188,59 @@ class PageRoutes:
             problems=tuple(self._problems()),
             query={name: given.getlist(name) for name in given if name != _AT},
             requested_at=now,
+            installations=request.app.state.installations,
         )
+
+    def _at_its_moment(self, request: Request, inputs: Inputs, target: Target) -> Inputs:
+        """Return the same as of the moment that a request names, if it does.
+
+        Raises:
+            PageRefused: it names no moment, or one that cannot be shown.
+        """
+        given = [each for each in QueryParams(request.scope["query_string"]).getlist(_AT) if each.strip()]
+        if not given:
+            return inputs
+        at = _moment(given, inputs)
+        scope = self._scope(inputs, target)
+        clusters = None if scope.cluster_id is None else (scope.cluster_id,)
+        try:
+            snapshot = self._past.snapshot(at, clusters)
+            past = PastMoment(at, self._past.previous(at, scope), self._past.next(at, scope))
+        except MomentRefused as refused:
+            raise PageRefused(404, str(refused), self._possible(inputs, scope)) from refused
+        except IsrwatchError as error:
+            raise PageRefused(503, f"the past cannot be read: {error}") from error
+        return replace(inputs, snapshot=snapshot, now=at, past=past)
+
+    def _scope(self, inputs: Inputs, target: Target) -> Scope:
+        """Return whose changes a page is about; a cluster is known by the name that it has now."""
+        if target.kind is PageKind.INCIDENT:
+            return Scope(found_incident(inputs, self._archive, target.name)["cluster_id"])
+        cluster = inputs.clusters.get(target.cluster) if target.cluster else None
+        if cluster is None:
+            return EVERYTHING
+        cluster_id = cluster.cluster.cluster_id
+        if target.kind is PageKind.BROKER:
+            return Scope(cluster_id, broker=int(target.name))
+        return Scope(cluster_id, topic=target.name if target.kind is PageKind.TOPIC else None)
+
+    def _possible(self, inputs: Inputs, scope: Scope) -> list[Link]:
+        """Return links to the oldest and the newest moment that can be shown, and to the present."""
+        shown = self._past.range(None if scope.cluster_id is None else (scope.cluster_id,))
+        query = [(name, value) for name, values in inputs.query.items() for value in values]
+        ends = () if shown is None else (("the oldest moment", shown[0]), ("the newest moment", shown[1]))
+        choices = [Link(words, moved(inputs.path, query, at)) for words, at in ends]
+        return [*choices, Link("now", moved(inputs.path, query, None))]
+
+
+def _moment(given: list[str], inputs: Inputs) -> int:
+    """Read the moment that a request names."""
+    if len(given) > 1:
+        raise PageRefused(400, f"at is given {len(given)} times; give it once")
+    try:
+        at = read_moment(given[0], inputs.requested_at)
+    except ConfigurationError as error:
+        raise PageRefused(400, f"at: {error}") from error
+    if isinstance(at, Version):
+        raise PageRefused(400, f"at is {given[0]!r}; give a time such as 2026-11-28T03:12:05Z, or a span such as 15m")
+    return at

@@ -7,6 +7,7 @@ import ssl
 import struct
 import time
 from contextlib import closing, contextmanager
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -491,6 +492,10 @@ class RawRequest:
         return INT32.pack(len(self._header) + len(self._body)) + self._header + self._body
 
 
+VALUE: Final = attrgetter("value")
+"""Takes the value of what ``RawResponse`` decodes."""
+
+
 class RawResponse(Generic[T]):
     """Decoder of a response's body; ``decode`` returns the header, of version 1, and the ``value``.
 
@@ -507,11 +512,7 @@ class RawResponse(Generic[T]):
         Raises:
             ConnectionRefused: the node does not respond, or not so.
         """
-
-        def value(response: Any) -> T:  # noqa: ANN401 - what ``decode`` returns
-            return response.value  # type: ignore[no-any-return]
-
-        return connection.call(request, self, value)
+        return connection.call(request, self, VALUE)  # type: ignore[no-any-return]
 
     def decode(self, data: bytes, *, version: int, header: bool) -> Any:  # noqa: ANN401, ARG002 - as kafka-python's
         """Decode a response with its header.

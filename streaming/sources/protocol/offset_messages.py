@@ -20,7 +20,7 @@ from kafka.protocol.consumer import (
     OffsetForLeaderEpochResponse,
 )
 
-from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
+from streaming.sources.protocol.connection import VALUE, RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT8, INT32
 from streaming.sources.protocol.unwaited import Call
 
@@ -101,7 +101,7 @@ def offsets_call(version: int, spec: OffsetSpec, partitions: PartitionsByTopic) 
         for topic, numbers in partitions.items()
     )
     body = INT32.pack(spec.replica) + INT8.pack(spec.isolation) + _by_topic(topics)
-    return Call(RawRequest(API_KEY, version, body), RawResponse(_read), _value)
+    return Call(RawRequest(API_KEY, version, body), RawResponse(_read), VALUE)
 
 
 def epoch_ends_call(connection: Connection, partitions: EpochsByTopic) -> Call | None:
@@ -116,15 +116,11 @@ def epoch_ends_call(connection: Connection, partitions: EpochsByTopic) -> Call |
         for topic, epochs in partitions.items()
     )
     request = RawRequest(OffsetForLeaderEpochRequest.API_KEY, version, INT32.pack(-1) + _by_topic(topics))
-    return Call(request, RawResponse(_read_epochs), _value)
+    return Call(request, RawResponse(_read_epochs), VALUE)
 
 
 def _by_topic(topics: Iterable[tuple[str, Iterable[bytes]]]) -> bytes:
     return compact_array(compact_string(topic) + compact_array(each) + b"\0" for topic, each in topics) + b"\0"
-
-
-def _value(response: Any) -> Any:  # noqa: ANN401 - what ``RawResponse`` returns
-    return response.value
 
 
 def _read(reader: ByteReader) -> Records:

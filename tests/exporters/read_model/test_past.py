@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 from exporters.read_model.past import MomentRefused, Past, Scope
+from exporters.read_model.reader import micros_now
 from streaming.delta.changes import bases
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.queries import plain
+from tests.exporters.conftest import Tables, write_live_cluster
 from tests.exporters.histories import History, logs, play, polls
 from tests.exporters.meaning import folded, of_moment
 
@@ -106,3 +108,14 @@ def test_a_page_is_walked_by_its_own_changes(history: History, rows: pa.Table) -
     ]
     assert walked == sorted({*mine})
     assert past.next(0, Scope(topic="no such topic's name")) is None
+
+
+def test_spells_incidents_and_sampled_spells_of_real_tables_are_those_of_the_moment(tables: Tables) -> None:
+    now = micros_now()
+    write_live_cluster(tables, now)
+    past = Past(tables.directory, lambda: now)
+    snapshot = past.snapshot(now)
+    (cluster,) = snapshot.clusters.values()
+    assert cluster.incidents is not None
+    assert [row["short_id"] for row in cluster.incidents.open] == ["main-4"]
+    assert {each.condition for each in cluster.conditions} >= {"broker_down", "offline_partitions"}

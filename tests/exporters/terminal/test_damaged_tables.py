@@ -57,8 +57,8 @@ def test_a_state_of_the_past_needs_the_changes(tables: Path, damage: Callable[[P
 
 def test_the_other_tables_are_measured_beside_a_damaged_one(tables: Path) -> None:
     with_damaged_log(tables / "partition_state")
-    done = run("tables", "--format", "json", tables=tables)
-    measured = {row["table"]: row["version"] for row in map(json.loads, done.stdout.splitlines())}
+    done = run("tables", "-o", "json", tables=tables)
+    measured = {row["table"]: row["version"] for row in json.loads(done.stdout)["rows"]}
     assert (measured["partition_state"], done.exit_code) == (None, 1)
     assert measured["partition_changes"] is not None
     assert done.stderr.startswith("cannot read the table ")
@@ -79,11 +79,11 @@ def run(*arguments: str, tables: Path) -> Any:
 @pytest.mark.parametrize(
     ("command", "name", "damage"),
     [
-        (["state", "--all"], "partition_state", with_damaged_log),
-        (["state", "--all"], "broker_state", data_torn),
-        (["state", "--all"], "partition_changes", data_gone),
-        (["state", "--brokers"], "broker_state", with_damaged_log),
-        (["state", "--as-of", "20", "--all"], "broker_state", data_gone),
+        (["partitions", "--all"], "partition_state", with_damaged_log),
+        (["partitions", "--all"], "broker_state", data_torn),
+        (["partitions", "--all"], "partition_changes", data_gone),
+        (["brokers"], "broker_state", with_damaged_log),
+        (["partitions", "--as-of", "20", "--all"], "broker_state", data_gone),
         (["events"], "replication_events", data_torn),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_command_shows_what_the_other_tables_hold_and_then_names_the_damaged_o
     assert name in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
     # Without the table of brokers, what only the job derives is missing; all else is in the change log.
-    if "--brokers" not in command:
+    if "brokers" not in command:
         assert done.stdout.splitlines() == whole.stdout.splitlines()
     else:
         assert len(done.stdout.splitlines()) == len(whole.stdout.splitlines())

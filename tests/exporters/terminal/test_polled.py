@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from exporters.answers.incidents import said_of_evidence
-from exporters.terminal.polled import said_of_polling
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import SourceKind
 from tests.changes.conftest import SECOND, Story
-from tests.exporters.conftest import Rows, Tables
-from tests.exporters.terminal.printed import state
 from tests.exporters.terminal.test_incidents_command import incidents, rows_of, write
 
 SURENESS = "so causes are inferred from what brokers answer, not proven"
@@ -54,33 +50,6 @@ def test_events_of_the_log_and_of_polls_are_told_apart(offsets: list[int | None]
     assert said is None or (said.startswith(begins or "?") and said.endswith("at most 2.5s before it was seen"))
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"), [(SourceKind.POLL, [f"main is polled, {SURENESS}"]), (SourceKind.METADATA_LOG, [])]
-)
-def test_brokers_of_a_polled_cluster_are_shown_with_that(
-    tables: Tables, rows: Rows, source: SourceKind, expected: list[str]
-) -> None:
-    now = time.time_ns() // 1_000
-    tables.commit(rows.cluster_row(now, primary_source=source), rows.source(now), rows.broker(1, now))
-    shown = state(tables.directory, "--brokers").splitlines()
-    assert [line for line in shown if "polled" in line] == expected
-    assert not [
-        line for line in state(tables.directory, "--brokers", "--format", "json").splitlines() if SURENESS in line
-    ]
-
-
-def test_how_often_is_said_of_a_cluster_of_the_configuration(tables: Tables, rows: Rows, tmp_path: Path) -> None:
-    now = time.time_ns() // 1_000
-    tables.commit(rows.cluster_row(now, primary_source=SourceKind.POLL), rows.source(now), rows.broker(1, now))
-    config = tmp_path / "isrwatch.toml"
-    config.write_text('[cluster]\nname = "main"\n[collect]\npoll_interval = "7s"\n')
-    (line,) = (
-        each for each in state(tables.directory, "--brokers", "--config", str(config)).splitlines() if "polled" in each
-    )
-    assert line == f"main is polled every 7.0s, {SURENESS}"
-    assert said_of_polling([], {"main": 7.0}) == []
-
-
 def test_an_event_of_polls_says_from_what_its_cause_was_inferred(tmp_path: Path) -> None:
     story = Polls()
     story.snapshot([{}])
@@ -88,5 +57,5 @@ def test_an_event_of_polls_says_from_what_its_cause_was_inferred(tmp_path: Path)
     story.later(20).partition(0, isr=(1, 2), cause=Cause.FENCED, evidence=Evidence.INFERRED, because=because)
     write(story, tmp_path)
     (row,) = rows_of(tmp_path)
-    lines = incidents(tmp_path, row["incident_id"], "--format", "lines").splitlines()
+    lines = incidents(tmp_path, row["incident_id"], "-o", "table").splitlines()
     assert [line for line in lines if line.endswith(f"fenced (inferred: {because})")] != []

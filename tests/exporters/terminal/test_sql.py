@@ -19,15 +19,11 @@ from exporters.read_model.event_filter import EventFilter
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.recorded_events import history
 from exporters.read_model.snapshot import ClusterSnapshot
-from exporters.read_model.times import Clock
-from exporters.terminal.broker_speeds import speeds_by_broker
-from exporters.terminal.groups import group_rows
-from exporters.terminal.sample_rows import directory_rows, quorum_rows, replica_rows, transaction_rows
-from exporters.terminal.settings import setting_rows, settings_by_cluster
 from streaming.contracts.columns import Table
 from streaming.contracts.state import ObservedTime
 from streaming.contracts.tables import TABLES
 from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
+from tests.exporters.answers.asked import objects
 from tests.exporters.conftest import SECOND, Tables
 
 SQL = Path(__file__).parents[3] / "conf" / "sql"
@@ -182,28 +178,27 @@ def test_the_state_as_of_a_moment_is_not_the_state_of_now(duck: Any) -> None:
 
 def test_samples_agree_with_what_the_terminal_shows(duck: Any, tables: Path) -> None:
     (hanging,) = (row for row in answer(duck, "open_transactions") if row["is_hanging"])
-    (shown,) = (row for row in transaction_rows(tables, (), 0) if row["is_hanging"])
-    hanging["transaction_partitions"] = tuple(hanging["transaction_partitions"])
+    (shown,) = (row for row in objects(tables, "transactions", now=1) if row["is_hanging"])
     assert hanging == {name: shown[name] for name in hanging}
     of_member = ("cluster_id", "node", "lag", "behind_seconds")
     lags = {tuple(row[name] for name in of_member) for row in answer(duck, "quorum_lag")}
-    assert lags == {tuple(row[name] for name in of_member) for row in quorum_rows(tables, 0)}
+    assert lags == {tuple(row[name] for name in of_member) for row in objects(tables, "quorum", now=1)}
     of_group = ("cluster_id", "group", "partitions", "lag", "lag_seconds", "records_lost")
     shown_groups = {
-        tuple(row[name] for name in of_group) for row in group_rows(tables, (), Clock(now=0)) if row["partitions"]
+        tuple(row[name] for name in of_group) for row in objects(tables, "groups", now=1) if row["partitions"]
     }
     assert {tuple(row[name] for name in of_group) for row in answer(duck, "groups_behind")} == shown_groups
     assert {seconds for *_, seconds, _ in shown_groups} == {None, 7.5, 0.0}
     of_directory = ("cluster_id", "broker", "log_dir", "replica_bytes", "used_percent")
     directories = {tuple(row[name] for name in of_directory) for row in answer(duck, "log_directories")}
-    assert directories == {tuple(row[name] for name in of_directory) for row in directory_rows(tables, 0)}
+    assert directories == {tuple(row[name] for name in of_directory) for row in objects(tables, "directories", now=1)}
     speeds = {(row["cluster_id"], row["broker"]): row["is_slow"] for row in answer(duck, "slow_brokers")}
-    assert speeds == {key: row["is_slow"] for key, row in speeds_by_broker(tables, 0).items()} != {}
+    slow = {(row["cluster_id"], row["broker"]): row["is_slow"] for row in objects(tables, "brokers", now=1)}
+    assert speeds == {key: slow[key] for key in speeds} != {}
 
 
 def test_settings_and_lag_agree_with_what_the_terminal_shows(duck: Any, tables: Path) -> None:
-    (cluster,) = snapshot_of(tables)
-    shown = list(setting_rows(cluster, settings_by_cluster(tables)[cluster.cluster.cluster_id], (), 0))
+    shown = objects(tables, "settings", now=1)
     weak = [(row["weakness"], row["topic"]) for row in answer(duck, "weak_topics")]
     assert set(weak) == {(row["finding"], row["topic"]) for row in shown if row["topic"]} - left_behind(shown)
     assert [weakness for weakness, _ in weak] == ["unclean_election", "min_isr_one", "min_isr_one"]
@@ -214,14 +209,14 @@ def test_settings_and_lag_agree_with_what_the_terminal_shows(duck: Any, tables: 
     assert mixed.startswith("broker 1 runs an older version")
     groups = {
         row["group"]: (row["lag"], row["records_lost"])
-        for row in group_rows(tables, (), Clock(now=0))
+        for row in objects(tables, "groups", now=1)
         if row["lag"] is not None
     }
     by_group = {row["group"]: (row["lag"], row["records_lost"]) for row in answer(duck, "group_lag")}
     assert by_group == groups
     assert [row["group"] for row in answer(duck, "group_lag") if row["is_unattended"]] == ["nobody"]
     behind = [(row["broker"], row["lag"], row["behind_seconds"]) for row in answer(duck, "lagging_replicas")]
-    replicas = replica_rows(tables, (), 0, with_caught_up=False)
+    replicas = objects(tables, "replicas", now=1)
     assert behind == [(row["broker"], row["lag"], row["behind_seconds"]) for row in replicas] == [(2, 40, 9.0)]
 
 
@@ -237,8 +232,9 @@ def test_replicas_that_are_not_in_sync_are_those_of_the_state(duck: Any, tables:
         missing.update((cluster_id, broker) for broker in set(replicas) - set(isr))
     rows = answer(duck, "recovery_progress")
     assert {(row["cluster_id"], row["broker"]): row["replicas_to_rejoin"] for row in rows} == missing
-    assert len(answer(duck, "directories_full_soon")) == len([row for row in directory_rows(tables, 0)
-                                                              if row["is_online"]])  # fmt: skip
+    assert len(answer(duck, "directories_full_soon")) == len(
+        [row for row in objects(tables, "directories", now=1) if row["is_online"]]
+    )
 
 
 def test_time_left_of_directories_and_brokers_is_counted_as_the_tables_say() -> None:

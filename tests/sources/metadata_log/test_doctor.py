@@ -146,7 +146,7 @@ def test_it_says_whether_alerts_have_links() -> None:
     settings = Settings()
     assert list(CHECKS_OF_THE_MACHINE["links"](settings)) == [(Status.SKIPPED, NO_LINKS)]
     settings = replace(settings, export=replace(settings.export, url="https://isrwatch.example/"))
-    sentence = "export.url: alerts link to https://isrwatch.example/runbook"
+    sentence = "export.url: alerts and boards link to https://isrwatch.example/incidents and https://isrwatch.example/runbook"
     assert list(CHECKS_OF_THE_MACHINE["links"](settings)) == [(Status.OK, sentence)]
 
 
@@ -177,6 +177,27 @@ def test_the_web_configuration_of_each_program_is_checked(
     assert said in sentence
 
 
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        (f"basic_auth_users: {{me: {HASH}}}", Status.OK, "metrics and health checks are open to everyone, without a"),
+        (
+            "tls_server_config: {cert_file: web.crt, key_file: web.key}",
+            Status.WARNING,
+            "there are no logins, so it has",
+        ),
+    ],
+)
+def test_metrics_that_need_no_login_are_named(text: str, status: Status, said: str, tmp_path: Path) -> None:
+    make_certificate(tmp_path, "web")
+    web = tmp_path / "web.yml"
+    web.write_text(text)
+    exporting = replace(Settings().export, web_config_file=str(web), metrics_without_login=True)
+    _, (it, sentence) = CHECKS_OF_THE_MACHINE["web files"](replace(Settings(), export=exporting))
+    assert it is status
+    assert said in sentence
+
+
 def test_the_command_prints_findings_as_json_ends_with_1_at_a_problem_and_shows_no_password(tmp_path: Path) -> None:
     config = tmp_path / "isrwatch.toml"
     config.write_text(
@@ -187,9 +208,9 @@ def test_the_command_prints_findings_as_json_ends_with_1_at_a_problem_and_shows_
         '[collect.broker_metrics_client]\n"basic.auth.user.info" = "reader:hunter4"\n'
     )
 
-    run = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json"])
+    run = CliRunner().invoke(app, ["doctor", "--config", str(config), "-o", "json"])
 
-    rows = [json.loads(line) for line in run.output.splitlines()]
+    rows = json.loads(run.output)["findings"]
     assert run.exit_code == 1
     assert [row["status"] for row in rows if row["check"] == "brokers"] == ["problem"]
     assert {row["status"] for row in rows if row["check"] in {"metadata log", "clock", "polling"}} == {"skipped"}
@@ -206,9 +227,9 @@ def test_each_of_several_clusters_is_checked_and_the_machine_once(tmp_path: Path
         '[[cluster]]\nname = "test"\nbootstrap_servers = "127.0.0.1:2"\n'
     )
 
-    run = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json"])
+    run = CliRunner().invoke(app, ["doctor", "--config", str(config), "-o", "json"])
 
-    rows = [json.loads(line) for line in run.output.splitlines()]
+    rows = json.loads(run.output)["findings"]
     refused = {row["cluster"]: row["sentence"] for row in rows if row["check"] == "brokers"}
     assert "127.0.0.1:1" in refused["prod"]
     assert "127.0.0.1:2" in refused["test"]
@@ -222,8 +243,8 @@ def test_the_option_that_a_sentence_about_no_servers_names_is_there(tmp_path: Pa
     config.write_text("")
 
     def brokers(*options: str) -> list[str]:
-        run = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json", *options])
-        rows = [json.loads(line) for line in run.output.splitlines()]
+        run = CliRunner().invoke(app, ["doctor", "--config", str(config), "-o", "json", *options])
+        rows = json.loads(run.output)["findings"]
         return [row["sentence"] for row in rows if row["check"] == "brokers"]
 
     assert ["(or --bootstrap-servers)" in sentence for sentence in brokers()] == [True]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from streaming.contracts.events import Cause, Evidence
-from streaming.sources.polling.inference.inquiry import Ask, Meeting
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
+from streaming.sources.polling.inference.elections import SeenLogEnds
+from streaming.sources.polling.inference.fates import Step
+from streaming.sources.polling.inference.inquiry import Ask, Meeting, Question
+from streaming.sources.polling.view import ClusterView
 from tests.sources.polling.small_cluster import TOPIC, SmallCluster, ids, part
 
 
@@ -116,3 +120,15 @@ def test_a_broker_that_is_cut_off_does_not_undo_an_election_nor_make_one() -> No
     cluster.play(60)
     assert Cause.UNCLEAN_ELECTION not in {each.cause for each in cluster.steps()}
     assert [each.leader for each in cluster.steps()] == [2]
+
+
+def test_ends_of_deleted_topics_and_of_old_epochs_are_forgotten() -> None:
+    now, later = (part((1, 2, 3), (1,), 1, epoch) for epoch in (500, 501))
+    view = ClusterView(ClusterId("c"), 1, {BrokerId(1): ("b1", 9092)}, {TOPIC: {0: now}}, {TOPIC: TopicId("t")})
+    ends = SeenLogEnds()
+    asked = [(TOPIC, 1), (TOPIC, 499), ("gone", 499)]
+    for topic, epoch in asked:
+        ends.note_epoch_ends(Question(BrokerId(1), Ask.EPOCH_ENDS, ((topic, 0, epoch),)), {(topic, 0): 7})
+    ends.forget_all_but(view)
+    steps = [Step(topic, 0, now._replace(leader_epoch=epoch), later, Micros(0), Micros(1)) for topic, epoch in asked]
+    assert [ends.epoch_end(step) for step in steps] == [None, 7, None]

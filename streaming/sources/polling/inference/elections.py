@@ -8,7 +8,7 @@ the former one had shown, records are missing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from streaming.sources.polling.inference.fates import Step
     from streaming.sources.polling.inference.inquiry import Question
     from streaming.sources.polling.view import ClusterView
+
+
+_EPOCHS_KEPT: Final = 100
+"""Leader epochs of a partition: a step between two answers never goes through as many."""
 
 
 class SeenLogEnds:
@@ -48,6 +52,20 @@ class SeenLogEnds:
         for topic, number, epoch in question.partitions:
             if (topic, number) in ends:
                 self._epoch_ends[topic, number, epoch] = ends[topic, number]
+
+    def forget_all_but(self, view: ClusterView) -> None:
+        """Forget what can decide nothing any more: of topics that are gone, and of epochs long before the present."""
+        self._shown = {key: each for key, each in self._shown.items() if key[0] in view.topics}
+        epochs = {
+            (topic, number): part.leader_epoch or 0
+            for topic in {topic for topic, _, _ in self._epoch_ends}
+            for number, part in view.topics.get(topic, {}).items()
+        }
+        self._epoch_ends = {
+            key: end
+            for key, end in self._epoch_ends.items()
+            if key[:2] in epochs and epochs[key[:2]] <= key[2] + _EPOCHS_KEPT
+        }
 
     def shown(self, step: Step) -> int | None:
         """Return the end that the leader before a step had shown in its epoch; None: none, or of another epoch."""

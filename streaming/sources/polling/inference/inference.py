@@ -22,10 +22,10 @@ connection whose node named the id of the broker. A view that may be stale is no
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, BrokerId, Micros
+from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import (
     BrokerObserved,
     ControllerObserved,
@@ -40,35 +40,16 @@ from streaming.sources.polling.inference.elections import SeenLogEnds, is_from_o
 from streaming.sources.polling.inference.fates import Fates, Step
 from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
 from streaming.sources.polling.inference.schedule import Intervals, Schedule
-from streaming.sources.polling.view import (
-    ClusterView,
-    PartitionView,
-    comparable,
-    deleted_topics,
-    goes_back,
-    has_same_members,
-    in_order,
-    observed_step,
-    snapshot,
-)
+from streaming.sources.polling.inference.seen_partitions import Answered, SeenPartitions
+from streaming.sources.polling.view import ClusterView, deleted_topics, has_same_members, observed_step, snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from streaming.sources.polling.view import InferredCause
+    from streaming.sources.polling.view import InferredCause, PartitionView
 
 BLIND: Final = Micros(60_000_000)
 """Views that are further apart are not merely slow: changes may have been missed."""
-_LATE: Final = Micros(10_000_000)
-"""Longer than a broker takes to read the metadata after its start."""
-
-
-class _Answered(NamedTuple):
-    """Times of the last question about a partition and of the answer, and the broker that gave it."""
-
-    asked: Micros
-    ended: Micros
-    by: int
 
 
 @dataclass(slots=True)
@@ -108,11 +89,7 @@ class Inference:
         self._causes = Causes(self.intervals, self._listeners, self._fates, self._ends)
         self._reported_stopped: set[BrokerId] = set()
         self._away: set[BrokerId] = set()
-        self._pending: dict[tuple[str, int], tuple[PartitionView, int]] = {}
-        self._replaced: dict[tuple[str, int], tuple[PartitionView, Micros]] = {}
-        self._view: ClusterView | None = None
-        self._viewed = _Answered(Micros(0), Micros(0), -1)
-        self._answered: dict[tuple[str, int], _Answered] = {}
+        self._partitions = SeenPartitions()
         self._reports: deque[_Report] = deque()
         self._quorum: QuorumLeader | None = None
         self._quorum_answered: Micros | None = None
@@ -125,7 +102,8 @@ class Inference:
 
     def questions(self, now: Micros) -> list[Question]:
         """Return the questions that are due, each of which is taken for asked."""
-        due = [] if self._view is None else self._schedule.questions(now, self._view)
+        view = self._partitions.view
+        due = [] if view is None else self._schedule.questions(now, view)
         for question in due:
             if question.ask is Ask.QUORUM:
                 self._quorum_asked.setdefault(question.broker, now)
@@ -153,10 +131,11 @@ class Inference:
             self._lead(met, met.content)
         elif met.question.ask is Ask.PARTITIONS and met.how is Meeting.ANSWERED and met.content is not None:
             assert not isinstance(met.content, Presence | QuorumLeader)  # noqa: S101 - for the type checker
-            self._compare_some(met.content, _Answered(met.asked, met.ended, met.question.broker))  # type: ignore[arg-type]
-
-        elif met.content is not None and self._view is not None and met.how is Meeting.ANSWERED:
-            self._note_ends(met, self._view)
+            if self._listeners.is_listed(met.question.broker) is not False:
+                answered = Answered(met.asked, met.ended, met.question.broker)
+                self._read_some(met.content, answered)  # type: ignore[arg-type]
+        elif met.content is not None and self._partitions.view is not None and met.how is Meeting.ANSWERED:
+            self._note_ends(met, self._partitions.view)
 
     def _note_ends(self, met: Met, view: ClusterView) -> None:
         """Note where logs, or epochs, end."""
@@ -203,29 +182,26 @@ class Inference:
             remembered: the topics and leader epochs that an earlier collector polled, which the first view is compared
                 with.
         """
-        if self._view is not None and self._view.cluster_id != view.cluster_id:
+        before = self._partitions.view
+        if before is not None and before.cluster_id != view.cluster_id:
             self._forget_cluster()
-        before, answered = self._view, _Answered(asked, ended, view.answered_by)
+            before = None
         is_isolated = self._listeners.is_isolated(BrokerId(view.answered_by), ended)
         if before is not None and (is_isolated or self._is_cut_off_with(view, ended)):
             return  # it repeats what it saw before it was cut off
-        self._missed_changes |= before is not None and ended - self._viewed.ended > max(BLIND, 2 * self.intervals.poll)
-        last = before or remembered
-        is_new_log = last is not None and goes_back(last, view)
-        self._missed_changes |= is_new_log
-        after = view if before is None or is_new_log else self._with_newer(before, view, asked)
-        self._listeners.at(after.brokers)
+        late = max(BLIND, 2 * self.intervals.poll)
+        self._missed_changes |= before is not None and ended - self._partitions.read.ended > late
+        read = self._partitions.read_all(view, Answered(asked, ended, view.answered_by), remembered)
+        self._missed_changes |= read.is_new_log
+        self._listeners.at(read.after.brokers)
         changes = self._listeners.vote(view.answered_by, view.brokers, asked, ended)
         self._reports += (_Report(change.since, change.until, listed=change) for change in changes)
-        steps = () if before is None else tuple(self._steps(before, after, answered))
-        reason = self._reason(before, after, ended)
-        report = _Report(asked if before is None else self._viewed.asked, ended, steps, before, after, reason)
-        report.is_view, report.is_new_log = True, is_new_log
+        report = _Report(read.since, ended, read.steps, before, read.after, self._reason(before, read.after, ended))
+        report.is_view, report.is_new_log = True, read.is_new_log
+        last = before or remembered
         report.deleted = () if last is None else tuple(deleted_topics(last, view))
         self._reports.append(report)
-        self._view, self._viewed, self._answered = after, answered, {}
-        self._replaced = {key: each for key, each in self._replaced.items() if ended - each[1] < _LATE}
-        self._noted(steps, ended)
+        self._noted(read.steps, ended)
 
     def _is_cut_off_with(self, view: ClusterView, now: Micros) -> bool:
         """Return whether the broker of a view seems to be cut off from the controllers, and the poller with it.
@@ -239,89 +215,14 @@ class Inference:
         silent = [each for each in view.brokers if self._listeners.is_absent_since(each, Micros(since))]
         return 2 * len(silent) > len(view.brokers)
 
-    def _with_newer(self, before: ClusterView, view: ClusterView, asked: Micros) -> ClusterView:
-        """Keep what partitions are known to be by answers that were asked for later, unless their epoch is higher."""
-        topics = {**view.topics}
-        for (topic, number), answered in self._answered.items():
-            new = topics.get(topic, {}).get(number)
-            if new is None or answered.ended <= asked or before.topic_ids.get(topic) != view.topic_ids.get(topic):
-                continue
-            old = before.topics[topic][number]
-            if (new.leader_epoch or 0) <= (old.leader_epoch or 0):
-                topics[topic] = {**topics[topic], number: old._replace(reassignment=new.reassignment)}
-        return replace(view, topics=topics)
-
-    def _compare_some(self, topics: Mapping[str, Mapping[int, PartitionView]], answered: _Answered) -> None:
-        before = self._view
-        if before is None or self._listeners.is_listed(BrokerId(answered.by)) is False:
-            return
-        changed: dict[str, dict[int, PartitionView]] = {}
-        for topic, number, said in _each(topics):
-            old = before.topics.get(topic, {}).get(number)
-            if old is None or topic in before.hidden:
-                continue
-            new = said if said == old else self._comparable(old, said, before)
-            if new is None or self._is_older((topic, number), old, new, answered):
-                continue
-            if new != old:
-                changed.setdefault(topic, dict(before.topics[topic]))[number] = new
-            else:
-                self._answered[topic, number] = answered
-                self._pending.pop((topic, number), None)
-        if changed:
-            after = replace(before, topics={**before.topics, **changed})
-            steps = tuple(self._steps(before, after, answered))
-            self._view = after
-            for step in steps:
-                self._answered[step.topic, step.number] = answered
-            asked = min((step.since for step in steps), default=answered.asked)
-            self._reports.append(_Report(asked, answered.ended, steps, before, after))
-            self._noted(steps, answered.ended)
-
-    def _comparable(self, old: PartitionView, new: PartitionView, view: ClusterView) -> PartitionView | None:
-        """Return an answer as a view would have it; None where it says less."""
-        if new.leader == UNSEEN_LEADER or set(new.replicas) != set(old.replicas):
-            return None
-        if not view.has_elr:
-            new = new._replace(elr=(), last_known_elr=())
-        return new._replace(isr=in_order(new.isr, new.replicas), reassignment=old.reassignment)
-
-    def _is_older(self, key: tuple[str, int], old: PartitionView, new: PartitionView, answered: _Answered) -> bool:
-        """Return whether an answer may be from before what is known: brokers follow the metadata at their own pace.
-
-        One that is cut off from the controllers repeats what it saw last. So if an ISR grew, or a leader is there
-        again, another broker has to agree, unless what is known is of the same one. So it has to if an ISR is again
-        what it was just before: one that was started again may not have read yet that it is in sync.
-        """
-        last = self._answered.get(key, self._viewed)
-        if old.leader_epoch is not None and new.leader_epoch is not None and new.leader_epoch != old.leader_epoch:
-            return new.leader_epoch < old.leader_epoch
-        is_grown = not set(new.isr) <= set(old.isr) or (old.leader == NO_LEADER != new.leader)
-        was, until = self._replaced.get(key, (None, Micros(0)))
-        is_back = was == new and answered.asked - until < _LATE
-        if answered.by == last.by or not (is_grown or is_back):
-            return answered.asked < last.asked
-        agreed, self._pending[key] = self._pending.get(key), (new, answered.by)
-        return answered.asked < last.ended or agreed is None or agreed[0] != new or agreed[1] == answered.by
-
-    def _steps(self, before: ClusterView, after: ClusterView, answered: _Answered) -> Iterator[Step]:
-        for topic, parts in after.topics.items():
-            old = before.topics.get(topic)
-            if parts is old or topic in after.hidden:
-                continue
-            is_same = before.topic_ids.get(topic) == after.topic_ids.get(topic)
-            is_first = topic in before.hidden
-            for number, new in parts.items():
-                was = comparable((old or {}).get(number) if is_same else None, new, before, after)
-                if was == new or is_first:
-                    continue
-                since = self._answered.get((topic, number), self._viewed).asked
-                yield Step(topic, number, was, new, since, answered.ended)
+    def _read_some(self, topics: Mapping[str, Mapping[int, PartitionView]], answered: Answered) -> None:
+        if (read := self._partitions.read_some(topics, answered)) is not None:
+            self._reports.append(_Report(read.since, answered.ended, read.steps, read.before, read.after))
+            self._noted(read.steps, answered.ended)
 
     def _noted(self, steps: tuple[Step, ...], ended: Micros) -> None:
         """Note steps as circumstances of each other, and ask more often while there are some."""
         self._fates.note(steps)
-        self._replaced |= {(step.topic, step.number): (step.before, ended) for step in steps if step.before is not None}
         for step in steps:
             if is_from_outside(step) and step.before is not None and step.before.leader_epoch is not None:
                 key = step.topic, step.number, step.before.leader_epoch
@@ -333,6 +234,7 @@ class Inference:
         is_due = now >= self._full_due
         if is_due:
             self._full_due = Micros(now + self.intervals.full_report)
+            self._ends.forget_all_but(view)
         missed, self._missed_changes = self._missed_changes, False
         if before is None:
             return SnapshotReason.START
@@ -459,7 +361,7 @@ class Inference:
         """Return what all observations of a report say; times do not run back when the clock is set back."""
         end = max(report.ended + skew, self._until)
         self._until = end
-        view = report.after or self._view
+        view = report.after or self._partitions.view
         assert view is not None  # noqa: S101 - for the type checker
         return {
             "cluster_id": view.cluster_id,
@@ -495,9 +397,3 @@ class Inference:
     def _forget_cluster(self) -> None:
         """Forget all: nothing that was seen before is of this cluster."""
         self.__init__(self._name, self._cluster, self.intervals)  # type: ignore[misc]
-
-
-def _each(topics: Mapping[str, Mapping[int, PartitionView]]) -> Iterator[tuple[str, int, PartitionView]]:
-    for topic, parts in topics.items():
-        for number, view in parts.items():
-            yield topic, number, view

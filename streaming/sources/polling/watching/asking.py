@@ -21,7 +21,7 @@ from streaming.contracts.records import METADATA_VERSION
 from streaming.sources.polling.broker import METADATA_NEWEST, METADATA_OLDEST, DescriptionDecoder, MetadataDecoder
 from streaming.sources.polling.inference.inquiry import Ask, Presence, QuorumLeader
 from streaming.sources.protocol import offset_messages
-from streaming.sources.protocol.connection import RawRequest, RawResponse
+from streaming.sources.protocol.connection import VALUE, RawRequest, RawResponse
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, ByteReader
 from streaming.sources.protocol.quorum_messages import describe_quorum_request, read_quorum
 from streaming.sources.protocol.unwaited import Call
@@ -78,7 +78,7 @@ class Requests:
     def _presence(self, connection: Connection) -> Steps:
         if connection.newest(DescribeClusterRequest.API_KEY, WITH_FENCED) == WITH_FENCED:
             request: Any = RawRequest(DescribeClusterRequest.API_KEY, WITH_FENCED, _DESCRIBE_BROKERS)
-            error, controller, brokers = yield Call(request, RawResponse(self._described), _value)
+            error, controller, brokers = yield Call(request, RawResponse(self._described), VALUE)
             fenced = None if brokers is None else brokers[1]
         else:
             version = connection.newest(MetadataRequest.API_KEY, METADATA_NEWEST)
@@ -87,7 +87,7 @@ class Requests:
             request = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
             if version >= _FLEXIBLE_METADATA:
                 response = RawResponse(lambda reader: self._listed(reader, version))
-                error, controller, brokers = yield Call(request, response, _value)
+                error, controller, brokers = yield Call(request, response, VALUE)
             else:
                 error, controller, brokers = yield Call(request, MetadataResponse, _of_old_broker)
             fenced = None
@@ -123,10 +123,6 @@ class Requests:
                 self._brokers.clear()
             self._brokers[data] = brokers
         return brokers
-
-
-def _value(response: Any) -> Any:  # noqa: ANN401 - as above
-    return response.value
 
 
 def _brokers_of(reader: ByteReader, *, has_fenced: bool) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +10,6 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.times import Clock
-from exporters.terminal.groups import group_rows
 from streaming.contracts.observations import DISKLESS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.log.queries import read_all
@@ -18,24 +17,27 @@ from streaming.delta.log.writer import APPEND, Writer
 from streaming.delta.projections.of_clusters import recovered
 from streaming.jobs.shards.batch import ReplicationBatch
 from tests.changes.conftest import Story
+from tests.exporters.answers.asked import objects, state
 from tests.exporters.json_answers import json_answer
 from tests.exporters.metrics.test_exposition import exposed as page_of
-from tests.exporters.terminal.printed import objects, state
 from tests.jobs.shards.test_batch import published
 from tests.plugins.derived import shard_of
 
 
-def test_groups_of_two_clusters_of_one_name_stay_apart(played_tables: Callable[..., Path], tmp_path: Path) -> None:
-    """A cluster that was built anew under its old name has another id; the samples of the old one stay."""
-    played = played_tables("under_min_isr", "consumer_groups", seconds=42)
+def test_groups_of_an_earlier_cluster_of_the_same_name_are_not_mixed_in(
+    played_tables: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A cluster that was built again under its old name has another id; the samples of the old one stay."""
+    played = shutil.copytree(played_tables("under_min_isr", "consumer_groups", seconds=42), tmp_path / "tables")
+    alone = objects(played, "groups")
     rows = read_all(DeltaTable(str(played / "group_offsets")))
     other = rows.set_column(rows.column_names.index("cluster_id"), "cluster_id", pa.array(["old"] * len(rows)))
-    writer = Writer.opened(tmp_path, GROUP_OFFSETS)
-    writer.write(pa.concat_tables([rows, other.cast(rows.schema)]), APPEND, {})
-    summed = [(row["cluster_id"], row["group"], row["lag"]) for row in group_rows(tmp_path, (), Clock(now=0))]
-    alone = [(row["group"], row["lag"]) for row in group_rows(played, (), Clock(now=0))]
-    assert sorted(lag for lag in summed if lag[0] == "old") == [("old", *each) for each in alone]
-    assert len(summed) == 2 * len(alone)
+    writer = Writer.opened(played, GROUP_OFFSETS)
+    writer.write(other.cast(rows.schema), APPEND, {})
+    names = ("cluster_id", "group", "lag", "partitions")
+    assert [[row[name] for name in names] for row in objects(played, "groups")] == [
+        [row[name] for name in names] for row in alone
+    ]
 
 
 def test_clusters_count_their_registered_brokers_and_leave_unknown_counts_out(tmp_path: Path) -> None:
@@ -46,7 +48,7 @@ def test_clusters_count_their_registered_brokers_and_leave_unknown_counts_out(tm
     job.apply(published(story.seen))
     job.project()
 
-    (row,) = objects(tmp_path, "--clusters")
+    (row,) = objects(tmp_path, "clusters")
     (of_api,) = json_answer(TablesReader(tmp_path).refresh(), story.now, "clusters")["clusters"]
 
     assert (row["brokers"], row["under_min_isr_partitions"], row["under_replicated_partitions"]) == (3, None, 1)
@@ -87,7 +89,7 @@ def test_diskless_topics_are_counted_and_left_out_by_everybody_also_after_a_rest
     }  # fmt: skip
 
     assert "no unhealthy partitions" in state(tmp_path)
-    (line,) = (line for line in state(tmp_path, "--all").splitlines() if "cold" in line)
+    (line,) = (line for line in state(tmp_path, everything=True).splitlines() if "cold" in line)
     assert "diskless" in line
-    (row,) = objects(tmp_path, "--clusters")
+    (row,) = objects(tmp_path, "clusters")
     assert (row["diskless_partitions"], row["offline_partitions"]) == (1, 0)

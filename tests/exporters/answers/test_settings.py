@@ -1,4 +1,4 @@
-"""``isrwatch state --settings``: what is wrong, in words, worst first; and what fails with internal topics."""
+"""Settings: what is wrong, in words, worst first; and what fails with internal topics."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from streaming.contracts.identifiers import partition_for
+from tests.exporters.answers.asked import objects, state
 from tests.exporters.conftest import Rows, Tables
-from tests.exporters.terminal.printed import objects, state
 
 OFFSETS, STATE = "__consumer_offsets", "__transaction_state"
 DURABLE = {"min_isr": 2, "allows_unclean_election": False, "cleanup_policy": "delete", "replication_factor": 3}
@@ -68,7 +68,7 @@ def test_topics_that_are_not_durable_are_listed_worst_first_with_the_fix(sampled
     sampled.topic("deleted since", [1], min_isr=1, leader_throttled_replicas="*")
     sampled.partitions.pop()
     sampled.write([], [])
-    found = objects(sampled.tables.directory, "--settings")
+    found = objects(sampled.tables.directory, "settings")
     assert [(row["topic"], row["finding"]) for row in found] == [
         ("above", "min_isr_above_replication_factor"),
         ("moving", "one_replica"),
@@ -80,26 +80,26 @@ def test_topics_that_are_not_durable_are_listed_worst_first_with_the_fix(sampled
     ]
     assert [row["fix"] for row in found if row["topic"] == "alone"] == ["set min.insync.replicas=2"]
     assert all(7 <= row["sample_age_seconds"] < 60 for row in found)
-    (line,) = [line for line in state(sampled.tables.directory, "--settings").splitlines() if line.startswith("alone")]
+    (line,) = [line for line in state(sampled.tables.directory, "settings").splitlines() if line.startswith("alone")]
     assert line == (
         "alone  min.insync.replicas 1: an acknowledged record may be on one broker alone  set min.insync.replicas=2"
     )
-    assert [row["topic"] for row in objects(sampled.tables.directory, "--settings", "--topic", "un*")] == ["unclean"]
+    assert [row["topic"] for row in objects(sampled.tables.directory, "settings", subject="un*")] == ["unclean"]
 
 
 def test_of_a_diskless_topic_nothing_is_said(sampled: Sampled) -> None:
     sampled.topic("diskless", [1], min_isr=1)
     sampled.partitions[0]["after"]["is_diskless"] = True
     sampled.write([], [])
-    assert objects(sampled.tables.directory, "--settings") == []
-    assert state(sampled.tables.directory, "--settings").splitlines()[-1] == "nothing is wrong with the settings"
+    assert objects(sampled.tables.directory, "settings") == []
+    assert state(sampled.tables.directory, "settings").splitlines()[-1] == "nothing is wrong with the settings"
 
 
 def test_throttles_are_left_behind_when_nothing_is_being_reassigned(sampled: Sampled) -> None:
     sampled.topic("held", [1, 2, 3], leader_throttled_replicas="0:1", follower_throttled_replicas="*")
     sampled.topic("listed", [1, 2, 3], leader_throttled_replicas="0:2", follower_throttled_replicas="")
     sampled.write([sampled.broker(1, leader=1000), sampled.broker(2, follower=5), sampled.broker(3)], [])
-    found = objects(sampled.tables.directory, "--settings")
+    found = objects(sampled.tables.directory, "settings")
     assert [(row["subject"], row["topic"], row["broker"], row["finding"]) for row in found] == [
         ("held", "held", None, "throttle_left_behind"),
         ("listed", "listed", None, "throttle_left_behind"),
@@ -114,7 +114,7 @@ def test_throttles_are_left_behind_when_nothing_is_being_reassigned(sampled: Sam
     ]
     sampled.topic("moving", [3, 1, 2], adding=[2], min_isr=1)
     sampled.write([sampled.broker(1, leader=1000)], [])
-    assert [(row["topic"], row["finding"]) for row in objects(sampled.tables.directory, "--settings")] == [
+    assert [(row["topic"], row["finding"]) for row in objects(sampled.tables.directory, "settings")] == [
         ("moving", "min_isr_one")
     ]
 
@@ -123,13 +123,13 @@ def test_mixed_versions_and_an_upgrade_that_was_not_finished_are_found(sampled: 
     metadata = "metadata.version"
     sampled.topic("orders", [1, 2, 3])
     sampled.write([], [sampled.feature(1, metadata, 30, 27), sampled.feature(2, metadata, 27, 27)])
-    (found,) = objects(sampled.tables.directory, "--settings")
+    (found,) = objects(sampled.tables.directory, "settings")
     assert (found["subject"], found["finding"]) == ("cluster", "mixed_versions")
     assert found["reason"] == "broker 2 runs an older version than others (metadata.version)"
     # A feature that one broker does not have at all is one that it does not support.
     upgraded = [sampled.feature(broker, metadata, 30, 27) for broker in (1, 2)]
     sampled.write([], [*upgraded, sampled.feature(1, "kraft.version", 1, 0)])
-    found, unfinished = objects(sampled.tables.directory, "--settings")
+    found, unfinished = objects(sampled.tables.directory, "settings")
     assert found["reason"] == "broker 2 runs an older version than others (kraft.version)"
     assert (unfinished["finding"], unfinished["reason"]) == (
         "unfinished_upgrade", "every broker supports metadata.version 30, the cluster uses 27",
@@ -141,7 +141,7 @@ def test_a_registration_that_blocks_the_upgrade_is_named_with_what_unblocks_it(s
     upgraded = [sampled.feature(broker, "metadata.version", 30, 21) for broker in (1, 2, 3)]
     controllers = {"registered_controllers": [101, 102], "registered_levels": [30, 21], "quorum_voters": [101]}
     sampled.write([], upgraded, **controllers)
-    (found,) = objects(sampled.tables.directory, "--settings")
+    (found,) = objects(sampled.tables.directory, "settings")
     assert found["reason"] == (
         "every broker supports metadata.version 30, the cluster uses 21; the registration of controller 102, which is "
         "no voter (supports 21) blocks the upgrade"
@@ -152,7 +152,8 @@ def test_a_registration_that_blocks_the_upgrade_is_named_with_what_unblocks_it(s
 
 def test_without_samples_a_sentence_says_so(sampled: Sampled) -> None:
     sampled.tables.commit(sampled.rows.cluster_row(sampled.now), sampled.rows.source(sampled.now))
-    assert state(sampled.tables.directory, "--settings").splitlines() == ["no samples of settings of cluster main"]
+    (line,) = state(sampled.tables.directory, "settings").splitlines()
+    assert line.startswith("no samples of settings of cluster main: ")
 
 
 def put_groups(tables: Tables, sample: dict[str, Any], partition: int, committing: str) -> None:
@@ -208,7 +209,7 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
     (line,) = [line for line in state(tables.directory).splitlines() if line.startswith(STATE)]
     assert line.endswith("transactions of the transactional ids kept there (1 open) fail")
     # Of an earlier state there are no samples, so nobody is counted.
-    (then,) = [row["consequence"] for row in objects(tables.directory, "--as-of", "1") if row["topic"] == OFFSETS]
+    (then,) = [row["consequence"] for row in objects(tables.directory, at="1") if row["topic"] == OFFSETS]
     assert then == "commits and rebalances of the groups kept there fail"
 
 
@@ -218,7 +219,7 @@ def test_brokers_that_disagree_are_named_with_what_counts(sampled: Sampled) -> N
     sampled.write(
         [{**sampled.broker(number), **times, "min_isr": least} for number, least in ((1, 1), (2, 2), (3, 2))], []
     )
-    found = objects(sampled.tables.directory, "--settings")
+    found = objects(sampled.tables.directory, "settings")
     (row,) = (row for row in found if row["finding"] == "brokers_disagree")
     assert row["subject"] == "cluster"
     assert row["reason"] == (

@@ -1,4 +1,4 @@
-"""``isrwatch state`` of samples, and what is moved: what is wrong first, unknown is "?"."""
+"""Answers from samples, and what is moved: what is wrong first, unknown is "?"."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from exporters.answers.subjects import SUBJECTS
 from exporters.read_model.reader import micros_now
 from exporters.read_model.times import Clock
-from exporters.terminal.groups import group_rows, groups_beyond
+from exporters.terminal.output import RowFormat
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.log.definitions import create_or_upgrade
+from tests.exporters.answers.asked import asked, objects, printed, refusal, state
 from tests.exporters.conftest import SECOND, Rows, Tables
-from tests.exporters.terminal.printed import objects, refusal, state
 from tests.test_names import ODD, visible
 
 GIB = 1024**3
@@ -64,22 +67,22 @@ def sampled(tables: Tables, rows: Rows) -> Path:
 
 
 def test_directories_that_are_offline_come_first_then_the_fullest(sampled: Path) -> None:
-    rows = objects(sampled, "--directories")
+    rows = objects(sampled, "directories")
     assert [(row["broker"], row["log_dir"][-1], row["is_online"], row["used_percent"]) for row in rows] == [
         (2, "0", False, None), (1, "1", True, 95.0), (1, "0", True, 20.0), (3, "0", True, None),
     ]  # fmt: skip
     assert all(5 <= row["sample_age_seconds"] < 600 for row in rows)
-    line = state(sampled, "--directories").splitlines()[1]
+    line = state(sampled, "directories").splitlines()[1]
     assert line.startswith("1  /var/lib/kafka/data-1  online  1,234  40.0 GiB  5.0 GiB  100.0 GiB  95 %  2h0m  ")
-    assert "?  ?  ?" in state(sampled, "--directories").splitlines()[0]
+    assert "?  ?  ?" in state(sampled, "directories").splitlines()[0]
 
 
 def test_the_quorum_has_each_members_lag_by_its_leaders_clock(sampled: Path) -> None:
-    rows = objects(sampled, "--quorum")
+    rows = objects(sampled, "quorum")
     assert [(row["node"], row["role"], row["lag"], row["behind_seconds"]) for row in rows] == [
         (101, "leader", 0, 0.0), (100, "voter", 1_000_000, 90.0), (102, "voter", None, None), (1, "observer", 5, 1.0),
     ]  # fmt: skip
-    assert state(sampled, "--quorum").splitlines()[1].startswith("100  voter  4  95  1,000,000  1m30s  1,000,090  ")
+    assert state(sampled, "quorum").splitlines()[1].startswith("100  voter  4  95  1,000,000  1m30s  1,000,090  ")
 
 
 def test_directories_that_get_no_new_replicas_are_marked_and_said_by_broker(tables: Tables, rows: Rows) -> None:
@@ -93,9 +96,9 @@ def test_directories_that_get_no_new_replicas_are_marked_and_said_by_broker(tabl
         {**directory, "broker": 2, "log_dir": "/b", "is_online": False, "is_cordoned": None},
         {**directory, "broker": 3, "log_dir": "/a", "is_cordoned": None},
     )
-    shown = {(row["broker"], row["log_dir"]): row["is_cordoned"] for row in objects(tables.directory, "--directories")}
+    shown = {(row["broker"], row["log_dir"]): row["is_cordoned"] for row in objects(tables.directory, "directories")}
     assert shown == {(1, "/a"): True, (1, "/b"): False, (2, "/a"): True, (2, "/b"): None, (3, "/a"): None}
-    said = " ".join(state(tables.directory, "--directories").split())
+    said = " ".join(state(tables.directory, "directories").split())
     assert said.count("online, cordoned") == 2
     assert "broker 1 puts no new replica into /a: the others get them" in said
     assert "broker 2 puts no new replica into any log directory: it gets none, also by a reassignment" in said
@@ -114,9 +117,9 @@ def test_a_voter_whose_directory_is_gone_is_shown_with_the_observer_in_its_place
         {**member, "node": 102, "directory_id": "gone", "last_caught_up_at": now - 50_000_000},
         {**member, "node": 102, "directory_id": "new", "is_voter": False},
     )
-    shown = [(row["node"], row["role"], row["directory_id"]) for row in objects(tables.directory, "--quorum")]
+    shown = [(row["node"], row["role"], row["directory_id"]) for row in objects(tables.directory, "quorum")]
     assert shown == [(101, "leader", "a"), (102, "voter", "gone"), (102, "observer", "new")]
-    said = " ".join(state(tables.directory, "--quorum").split())
+    said = " ".join(state(tables.directory, "quorum").split())
     assert "the directory gone of voter 102 is gone: it runs with new, as an observer" in said
     assert "remove-controller --controller-id 102 --controller-directory-id gone;" in said
 
@@ -125,7 +128,7 @@ def test_without_a_sample_of_the_leader_no_lag_is_known(tables: Tables, rows: Ro
     now = tables.observe(rows)
     member = {**rows.owner, "node": 1, "is_voter": True, "log_end_offset": 7, "collected_at": now, "source": "s"}
     tables.put("quorum_members", {**member, "controller": 2, "last_caught_up_at": now})
-    (row,) = objects(tables.directory, "--quorum")
+    (row,) = objects(tables.directory, "quorum")
     assert (row["role"], row["lag"], row["behind_seconds"]) == ("voter", None, None)
 
 
@@ -148,7 +151,7 @@ def test_a_group_is_behind_for_as_long_as_its_worst_partition_and_unknown_if_one
         ),
     )
     names = ("lag", "lag_seconds", "lag_seconds_at_least")
-    lags = {row["group"]: tuple(row[name] for name in names) for row in objects(tables.directory, "--groups")}
+    lags = {row["group"]: tuple(row[name] for name in names) for row in objects(tables.directory, "groups")}
     assert lags == {
         "read": (0, 0.0, 0.0),
         "slow": (707, 3_725.0, 3_725.0),
@@ -156,21 +159,22 @@ def test_a_group_is_behind_for_as_long_as_its_worst_partition_and_unknown_if_one
         "assigned": (None, None, None),
         "unread": (None, None, 971.0),
     }
-    shown = [line.split("  ") for line in state(tables.directory, "--groups").splitlines()]
+    shown = [line.split("  ") for line in state(tables.directory, "groups").splitlines()]
     behind = {"read": "0.0s", "slow": "1h2m", "older": ">= 12.5s", "assigned": "?", "unread": ">= 16m11s"}
-    assert {line[0]: line[7] for line in shown} == behind
+    shown = [line for line in shown if len(line) > 1]
+    assert {line[0]: line[5] for line in shown} == behind
     unknown = {"assigned": "unknown of 1 partition", "unread": "unknown of 2 partitions"}
-    assert {line[0]: line[5] for line in shown if "unknown" in line[5]} == unknown
+    assert {line[0]: line[4] for line in shown if "unknown" in line[4]} == unknown
 
 
 def test_transactions_that_hang_come_first_then_those_that_are_late(sampled: Path) -> None:
-    rows = objects(sampled, "--transactions")
+    rows = objects(sampled, "transactions")
     assert [(row["producer_id"], row["is_hanging"], row["is_late"], row["open_seconds"]) for row in rows] == [
         (4_000_000_123, True, None, None),
         (8, False, True, 90.0),
         (7, False, False, 10.0),
     ]
-    lines = [line.split("  ") for line in state(sampled, "--transactions").splitlines()]
+    lines = [line.split("  ") for line in state(sampled, "transactions").splitlines()]
     late = ["payments-settlement-eu-west-1-0_17", "8/3", "late, Ongoing", "1m30s", "1m0s", "2", "orders-0"]
     assert [line[:7] for line in lines] == [
         ["?", "4000000123/3", "hanging", "?", "?", "?", "clicks-by-user-3"],
@@ -183,12 +187,12 @@ def test_transactions_that_hang_come_first_then_those_that_are_late(sampled: Pat
 def test_transactions_of_one_topic_are_those_with_a_partition_of_it(tables: Tables, sampled: Path, rows: Rows) -> None:
     healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
     tables.commit(*(rows.partition(topic, 0, healthy) for topic in ("clicks-by-user", "orders")))
-    assert [row["producer_id"] for row in objects(sampled, "--transactions", "--topic", "clicks-*")] == [4_000_000_123]
+    assert [row["producer_id"] for row in objects(sampled, "transactions", topic="clicks-*")] == [4_000_000_123]
 
 
 def test_metrics_of_brokers_stand_beside_each_other(tables: Tables, rows: Rows) -> None:
     now = tables.observe(rows)
-    assert "they need an agent in collect.broker_metrics" in state(tables.directory, "--metrics")
+    assert "they need an agent in collect.broker_metrics" in state(tables.directory, "metrics")
     common = {**rows.owner, "collected_at": now - 5 * SECOND, "source": "broker_metrics:collector-1"}
     name = "kafka_server_replicamanager_{}"
     tables.put(
@@ -198,7 +202,7 @@ def test_metrics_of_brokers_stand_beside_each_other(tables: Tables, rows: Rows) 
         {**common, "broker": 1, "metric": name.format("isrshrinks_total"), "metric_value": 7.0},
         {**common, "broker": 1, "metric": "gone", "metric_value": 7.0, "cluster_id": "gone", "cluster": "gone"},
     )
-    lines = [line.split("  ") for line in state(tables.directory, "--metrics").splitlines()]
+    lines = [line.split("  ") for line in state(tables.directory, "metrics").splitlines()]
     assert [line[:3] for line in lines] == [
         [name.format("isrshrinks_total"), "1", "7"],
         [name.format("isrshrinks_total"), "2", "1,234"],
@@ -206,8 +210,8 @@ def test_metrics_of_brokers_stand_beside_each_other(tables: Tables, rows: Rows) 
     ]
 
 
-def test_changes_that_only_brokers_counted_come_first(tables: Tables, rows: Rows) -> None:
-    now = tables.observe(rows)
+def test_changes_that_only_brokers_counted_are_said_of_the_broker(tables: Tables, rows: Rows) -> None:
+    now = tables.observe(rows, rows.broker(1), rows.broker(2))
     counted = {
         **rows.owner, "since": 0, "until": now - 5 * SECOND, "resets": 0, "meter_value": 9, "ahead": [],
         "as_of_version": 3, "broker": 1, "counted": 9,
@@ -217,11 +221,12 @@ def test_changes_that_only_brokers_counted_come_first(tables: Tables, rows: Rows
         {**counted, "meter": "isr_expands", "recorded": 9, "missed": 0},
         {**counted, "meter": "isr_shrinks", "recorded": 7, "missed": 2},
     )
-    shrinks, expands = objects(tables.directory, "--missed")
-    assert (shrinks["meter"], shrinks["missed"], expands["missed"]) == ("isr_shrinks", 2, 0)
-    assert 5 <= shrinks["sample_age_seconds"] < 600, "as old as the newest sample of the window"
-    line = state(tables.directory, "--missed").splitlines()[0]
-    assert line.startswith("1  isr shrinks  9  7  2  1970-01-01T00:00:00.000Z  ")
+    one, two = objects(tables.directory, "brokers")
+    assert (one["missed_changes"], len(one["isr_meters"]), two["missed_changes"]) == (2, 2, None)
+    (sentence,) = [line for line in state(tables.directory, "brokers").splitlines() if "missed" in line]
+    assert sentence == (
+        "broker 1 counted 9 ISR shrinks since 01-01 00:00:00 UTC, 7 of which were recorded: 2 were missed"
+    )
 
 
 @pytest.fixture
@@ -252,7 +257,7 @@ def grouped(tables: Tables, rows: Rows) -> Path:
 
 
 def test_every_group_is_shown_with_its_offsets_where_there_are_some(grouped: Path) -> None:
-    rows = {row["group"]: row for row in objects(grouped, "--groups")}
+    rows = {row["group"]: row for row in objects(grouped, "groups")}
     names = ("group_protocol", "group_state", "members", "partitions", "lag", "records_lost", "worst_partition")
     assert {group: tuple(row[name] for name in names) for group, row in rows.items()} == {
         "billing": ("classic", "Stable", 2, 2, 37, 4, "orders-1"),
@@ -266,10 +271,10 @@ def test_every_group_is_shown_with_its_offsets_where_there_are_some(grouped: Pat
     assert all(5 <= row["sample_age_seconds"] < 600 for row in rows.values())
     assert (rows["billing"]["assignor"], rows["billing"]["idle_seconds"]) == ("range", None)
     assert 7_260 <= rows["to-lake"]["idle_seconds"] < 8_000
-    assert rows["to-lake"]["last_progress_at"].endswith("Z")
-    lines = [line.split("  ") for line in state(grouped, "--groups").splitlines()]
-    assert lines[3][:6] == ["shared", "share", "Stable", "3", "0", "?"]
-    assert lines[5][:3] == ["to-lake", "spark", "Unknown, last batch 2h1m ago"]
+    assert rows["to-lake"]["last_progress_at"] < micros_now()
+    lines = [line.split("  ") for line in state(grouped, "groups").splitlines()]
+    assert lines[3][:6] == ["shared", "Stable", "3", "0", "?", "?"]
+    assert lines[5][:2] == ["to-lake", "Unknown, last batch 2h1m ago"]
 
 
 def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_whose_it_is(
@@ -294,9 +299,14 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
         {**offsets, "group": "left", "partition": 1, "lag": 7, "owned_at": now - 3_000 * SECOND},
         {**offsets, "group": "drained", "partition": 1, "lag": 0},
     )
-    clock = Clock(now=now)
-    at = {seconds: clock.short(now - seconds * SECOND)[:5] for seconds in (1, 1_800, 3_000)}
-    assert {row["group"]: row["reason"] for row in group_rows(tables.directory, (), clock)} == {
+    tables.commit(rows.cluster_row(now), rows.source(now))
+    at = {seconds: f"{Clock(now).short(now - seconds * SECOND)[:5]} UTC" for seconds in (1, 1_800, 3_000)}
+    answer = asked(tables.directory, "groups", now=now)
+    assert [(each.text, each.tone) for each in answer.sentences if "stuck" in each.text or "new" in each.text] == [
+        ("group new: has never committed on orders-0, owner app-7", "plain"),
+        (f"group stuck: stuck since {at[1_800]} on orders-4 and 1 more, owner app-7", "warning"),
+    ]
+    assert {row["group"]: row["reason"] for row in answer.rows} == {
         "beyond": "1,000 beyond the end of orders-0, owner app-7",
         "drained": "",
         "left": f"orders-1 not read any more after {at[3_000]}, 7 behind",
@@ -308,51 +318,62 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
     }
 
 
-def test_an_unclean_election_names_the_groups_that_stand_beyond_the_end_of_its_topics(
-    tables: Tables, rows: Rows
-) -> None:
-    common = {**rows.owner, "collected_at": rows.start, "source": "samples:collector-1", "topic_id": "t"}
-    offsets = {**common, "group": "g", "partition": 0, "beyond": 50}
-    tables.put(
-        "group_offsets",
-        *({**offsets, "topic": topic} for topic in ("orders", "clicks")),
-        {**offsets, "topic": "orders", "partition": 1, "beyond": 0},
-    )
-    incident = {"incident_class": "unclean_election", "cluster_id": common["cluster_id"], "topics": ["orders"]}
-    assert groups_beyond(tables.directory, incident, rows.start) == ["g stands 50 beyond the end of orders-0"]
-    assert groups_beyond(tables.directory, {**incident, "incident_class": "broker_loss"}, rows.start) == []
-
-
 def test_of_a_topic_only_the_groups_are_shown_that_have_offsets_in_it(grouped: Path) -> None:
-    groups = [row["group"] for row in objects(grouped, "--groups", "--topic", "orders")]
+    groups = [row["group"] for row in objects(grouped, "groups", topic="orders")]
     assert groups == ["billing", "old", "to-delta"]
 
 
-@pytest.mark.parametrize(("option", "table"), ORDER_TABLES)
-def test_programs_get_every_column_of_the_table(sampled: Path, option: str, table: Any) -> None:
-    heading, *lines = csv.reader(io.StringIO(state(sampled, "--format", "csv", f"--{option}")))
+@pytest.mark.parametrize(("subject", "table"), ORDER_TABLES)
+def test_programs_get_every_column_of_the_table(sampled: Path, subject: str, table: Any) -> None:
+    text = printed(subject, asked(sampled, subject), RowFormat.CSV)
+    heading, *lines = csv.reader(io.StringIO(text))
     assert heading[: len(table.columns)] == [column.name for column in table.columns]
     assert {len(line) for line in lines} == {len(heading)}
     assert all(line[heading.index("collected_at")].endswith("Z") for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("option", "sentence"),
-    [
-        ("directories", "no samples of log directories"),
-        ("groups", "no samples of groups"),
-        ("quorum", "no samples of the metadata quorum"),
-        ("transactions", "no samples of transactions"),
-    ],
-)
-def test_without_samples_a_sentence_says_so(tables: Tables, rows: Rows, option: str, sentence: str) -> None:
+def reasons(tables: Tables) -> dict[str, list[str]]:
+    return {subject: state(tables.directory, subject).splitlines() for subject in SUBJECTS}
+
+
+def test_an_answer_without_rows_says_why(tables: Tables, rows: Rows) -> None:
+    create_or_upgrade(tables.directory, PARTITION_CHANGES)
+    nothing = reasons(tables)
+    assert {lines for subject, (lines,) in nothing.items() if subject not in {"clusters", "brokers"}} == {
+        "no cluster has been observed"
+    }
+    assert nothing["clusters"] == ["no cluster has been observed; start isrwatch job and collect"]
     tables.observe(rows)
-    assert state(tables.directory, f"--{option}").splitlines() == [sentence]
+    empty = {subject: lines for subject, lines in reasons(tables).items() if subject != "clusters"}
+    assert {subject: line.partition(":")[0] for subject, (line,) in empty.items()} == {
+        "brokers": "no broker has been observed",
+        "topics": "no topic has been observed",
+        "partitions": "no partitions",
+        "replicas": "no samples of replicas",
+        "reassignments": "nothing is being reassigned",
+        "directories": "no samples of log directories",
+        "groups": "no samples of groups",
+        "transactions": "no samples of transactions",
+        "quorum": "no samples of the metadata quorum",
+        "settings": "no samples of settings of cluster main",
+        "metrics": "no samples of broker metrics",
+    }
+    assert [line for (line,) in empty.values() if "samples" in line and "isrwatch doctor" not in line] == []
 
 
-@pytest.mark.parametrize("option", ["directories", "groups", "quorum", "transactions"])
-def test_of_samples_there_is_no_earlier_state(sampled: Path, option: str) -> None:
-    assert "leave --as-of out" in refusal(sampled, f"--{option}", "--as-of", "1")
+def test_of_samples_there_is_no_earlier_state(sampled: Path) -> None:
+    without = {name for name, subject in SUBJECTS.items() if not subject.has_history}
+    assert without == {"directories", "groups", "quorum", "transactions", "replicas", "settings", "metrics"}
+    for subject in without:
+        assert refusal(sampled, subject, at="1").startswith(f"of {subject} only the newest samples are kept")
+
+
+def test_a_name_that_no_sample_has_is_refused_with_those_there_are(grouped: Path, sampled: Path) -> None:
+    assert [row["group"] for row in objects(grouped, "groups", group="to-*")] == ["to-delta", "to-lake"]
+    assert refusal(grouped, "groups", group="billling").startswith("unknown group billling; known: billing, empty, ")
+    assert {row["broker"] for row in objects(sampled, "directories", broker="3")} == {3}
+    assert {row["node"] for row in objects(sampled, "quorum", node="10?")} == {100, 101, 102}
+    assert [row["producer_id"] for row in objects(sampled, "transactions", transaction="payments*")] == [8, 7]
 
 
 def speed(rows: Rows, broker: int, age: int = 5, **columns: Any) -> dict[str, Any]:
@@ -364,7 +385,7 @@ def speed(rows: Rows, broker: int, age: int = 5, **columns: Any) -> dict[str, An
 
 
 def brokers_in_words(tables: Tables) -> list[str]:
-    lines = state(tables.directory, "--brokers", "--format", "table").splitlines()
+    lines = state(tables.directory, "brokers").splitlines()
     return [line for line in lines if " is slow " in line or " is overloaded" in line]
 
 
@@ -374,7 +395,7 @@ def test_a_slow_broker_is_named_below_the_table_with_since_when_and_why(tables: 
     is_slow = {"is_slow": True, "slow_reasons": [why], "slow_since": now - 600 * SECOND, "slow_score": 8}
     tables.put("broker_speed", speed(rows, 1, **is_slow), speed(rows, 2))
     assert brokers_in_words(tables) == [f"broker 1 is slow for 10m0s: {why}"]
-    one, two = objects(tables.directory, "--brokers")
+    one, two = objects(tables.directory, "brokers")
     assert (one["is_slow"], one["slow_reasons"], two["is_slow"], two["response_micros"]) == (True, [why], False, 4_000)
 
 
@@ -383,7 +404,7 @@ def test_who_is_slow_by_old_samples_is_unknown_now(tables: Tables, rows: Rows) -
     is_slow = {"is_slow": True, "slow_reasons": ["x"], "slow_since": now - 600 * SECOND}
     tables.put("broker_speed", speed(rows, 1, age=200, **is_slow))
     assert brokers_in_words(tables) == []
-    (one,) = objects(tables.directory, "--brokers")
+    (one,) = objects(tables.directory, "brokers")
     assert (one["is_slow"], one["response_micros"]) == (None, None)
 
 
@@ -407,46 +428,47 @@ def test_replicas_that_are_behind_come_longest_first_and_with_all_every_replica(
         {**replica, "broker": 4, "lag": 70, "behind_since": at - 90 * SECOND, "size_bytes": None, "log_dir": None},
         {**replica, "broker": 5, "lag": None},
     )
-    lines = [line.split("  ")[:-1] for line in state(tables.directory, "--replicas").splitlines()]
+    lines = [line.split("  ")[:-1] for line in state(tables.directory, "replicas").splitlines()]
     assert lines == [
         ["orders-0", "4", "70", "1m30s", "?", "?"],
         ["orders-0", "2", "1,200", "20.0s", "3.0 GiB", "/data"],
     ]
-    every = [(row["broker"], row["behind_seconds"]) for row in objects(tables.directory, "--replicas", "--all")]
+    every = [(row["broker"], row["behind_seconds"]) for row in objects(tables.directory, "replicas", everything=True)]
     assert every == [(4, 90.0), (2, 20.0), (1, 0.0), (3, 0.0), (5, None)]
     caught_up = [{**replica, "broker": broker} for broker in (1, 2, 3)]
     tables.put("replica_offsets", *caught_up)
-    assert state(tables.directory, "--replicas").splitlines() == ["no replica is behind"]
+    assert state(tables.directory, "replicas").splitlines() == ["no replica is behind"]
 
 
 def test_of_the_replicas_of_a_broker_that_does_not_answer_nothing_is_known(tables: Tables, rows: Rows) -> None:
     now = tables.observe(rows, rows.partition("orders", 0, rows.state([1, 2, 3], [1, 2, 3], 1)))
-    assert state(tables.directory, "--replicas").splitlines() == ["no samples of replicas"]
+    (none,) = state(tables.directory, "replicas").splitlines()
+    assert none.startswith("no samples of replicas: ")
     replica = {**rows.owner, "topic_id": "id-of-orders", "topic": "orders", "partition": 0, "lag": 0, "source": "s"}
     fresh, old = {**replica, "collected_at": now - 5 * SECOND}, {**replica, "collected_at": now - 300 * SECOND}
     tables.put("replica_offsets", {**fresh, "broker": 1}, {**old, "broker": 2})
-    assert state(tables.directory, "--replicas").splitlines() == [
+    assert state(tables.directory, "replicas").splitlines() == [
         "of the brokers that answer, no replica is behind",
         "of the replicas on broker 2 nothing is known: it does not answer",
         "of the replicas on broker 3 nothing is known: it does not answer",
     ]
     tables.put("replica_offsets", {**fresh, "broker": 1}, {**fresh, "broker": 2}, {**fresh, "broker": 3})
-    assert state(tables.directory, "--replicas").splitlines() == ["no replica is behind"]
+    assert state(tables.directory, "replicas").splitlines() == ["no replica is behind"]
     tables.commit(rows.broker(2, now, is_fenced=True))
-    assert state(tables.directory, "--replicas").splitlines() == [
+    assert state(tables.directory, "replicas").splitlines() == [
         "of the brokers that answer, no replica is behind",
         "of the replicas on broker 2 nothing is known: it does not answer",
     ]
     tables.put("replica_offsets", {**old, "broker": 1}, {**old, "broker": 2})
-    nothing, age = state(tables.directory, "--replicas").splitlines()
-    assert (nothing, age[:36]) == ("no samples of replicas", "the newest samples of replicas are 5")
+    nothing, age = state(tables.directory, "replicas").splitlines()
+    assert (nothing[:23], age[:36]) == ("no samples of replicas:", "the newest samples of replicas are 5")
 
 
 def test_the_directories_of_a_broker_that_does_not_answer_are_said_to_be_unknown(tables: Tables, rows: Rows) -> None:
     now = tables.observe(rows, rows.broker(1), rows.broker(2, is_fenced=True))
     directory = {**rows.owner, "collected_at": now, "source": "s", "broker": 1, "is_online": True, "log_dir": "/data"}
     tables.put("log_directories", directory)
-    row, silent = state(tables.directory, "--directories").splitlines()
+    row, silent = state(tables.directory, "directories").splitlines()
     assert row.startswith("1  /data  online")
     assert silent == "of the log directories on broker 2 nothing is known: it does not answer"
 
@@ -455,7 +477,7 @@ def test_without_an_open_transaction_a_sentence_says_so_while_somebody_looks(tab
     now = tables.observe(rows, rows.broker(1))
     directory = {**rows.owner, "collected_at": now, "source": "s", "broker": 1, "is_online": True, "log_dir": "/data"}
     tables.put("log_directories", directory)
-    assert state(tables.directory, "--transactions").splitlines() == ["no transaction is open"]
+    assert state(tables.directory, "transactions").splitlines() == ["no transaction is open"]
 
 
 MIB = 1024**2
@@ -486,22 +508,22 @@ def moving(tables: Tables, rows: Rows) -> Path:
 
 
 def test_each_moved_partition_has_what_its_new_replicas_have_yet_to_copy(moving: Path) -> None:
-    rows = objects(moving, "--reassignments")
+    rows = objects(moving, "reassignments")
     shown = ("adding_replicas", "removing_replicas", "replicas_to_go", "bytes_to_go", "records_to_go")
     assert {f"{row['topic']}-{row['partition']}": tuple(row[name] for name in shown) for row in rows} == {
         "clicks-0": ([6], [], [6], None, None),
         "orders-0": ([4, 5], [3], [4, 5], 60 * MIB, 6_010),
         "pages-0": ([], [3], [], 0, 0),
     }
-    line = state(moving, "--reassignments", "--topic", "orders").strip()
+    line = state(moving, "reassignments", topic="orders").strip()
     assert line == "orders-0  4,5  3  4,5  60.0 MiB  6,010"
-    assert state(moving, "--reassignments", "--topic", "clicks").strip() == "clicks-0  6  6  ?  ?"
+    assert state(moving, "reassignments", topic="clicks").strip() == "clicks-0  6  6  ?  ?"
 
 
 def test_nothing_is_being_reassigned(tables: Tables, rows: Rows) -> None:
     tables.observe(rows, rows.partition("orders", 0, rows.state([1, 2], [1], 1)))
-    assert state(tables.directory, "--reassignments") == "nothing is being reassigned\n"
-    assert objects(tables.directory, "--reassignments") == []
+    assert state(tables.directory, "reassignments") == "nothing is being reassigned\n"
+    assert objects(tables.directory, "reassignments") == []
 
 
 @pytest.fixture
@@ -518,16 +540,16 @@ def oddly_named(tables: Tables, rows: Rows) -> Path:
     return tables.directory
 
 
-@pytest.mark.parametrize(("option", "column"), [("--groups", "group"), ("--transactions", "transactional_id")])
+@pytest.mark.parametrize(("subject", "column"), [("groups", "group"), ("transactions", "transactional_id")])
 def test_each_odd_name_has_one_line_and_nothing_of_it_acts_on_a_terminal(
-    oddly_named: Path, option: str, column: str
+    oddly_named: Path, subject: str, column: str
 ) -> None:
     names = {*ODD}
-    lines = state(oddly_named, option)
+    answer = asked(oddly_named, subject)
+    lines = printed(subject, answer)
     assert visible(lines)
-    assert lines.count("\n") == len(names)
-    assert {row[column] for row in objects(oddly_named, option)} == names
-    read = [*csv.DictReader(io.StringIO(state(oddly_named, option, "--format", "csv"), newline=""))]
-    as_captured = {name.replace("\r\n", "\n") for name in names}  # the runner of commands reads line ends so
-    assert {row[column].removeprefix("'") for row in read} == as_captured
+    assert lines.count("\n") == 1 + len(names), "the heading"
+    assert {row[column] for row in answer.rows} == names
+    read = [*csv.DictReader(io.StringIO(printed(subject, answer, RowFormat.CSV), newline=""))]
+    assert {row[column].removeprefix("'") for row in read} == names
     assert not any(row[column].startswith(("=", "+", "-", "@", "\t", "\r", "\n")) for row in read)

@@ -1,4 +1,4 @@
-"""``isrwatch state --brokers``: who recovers, who is dead, and how long until its replicas have caught up."""
+"""Brokers: who recovers, who is dead, and how long until its replicas have caught up."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from exporters.answers.answer import Question
+from exporters.answers.subject import Limits, Tables
+from exporters.answers.subjects import SUBJECTS
 from exporters.read_model.reader import TablesReader
-from exporters.terminal.recovery import lags_by_cluster, recovery_columns
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT
@@ -20,19 +22,21 @@ from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
-from tests.exporters.conftest import SECOND, Rows, Tables
-from tests.exporters.terminal.printed import objects, state
+from tests.exporters.answers.asked import objects, state
+from tests.exporters.conftest import SECOND, Rows
+from tests.exporters.conftest import Tables as Written
 
 SLOW_FOLLOWER = Path(__file__).parents[3] / "conf" / "scenarios" / "slow_follower.toml"
 START = 1_700_000_000 * SECOND
+LIMITS = Limits(stale_after=1e9, oldest_ages={}, poll_intervals={})
 
 
 def brokers(tables: Path) -> dict[int, dict[str, Any]]:
-    return {row["broker"]: row for row in objects(tables, "--brokers")}
+    return {row["broker"]: row for row in objects(tables, "brokers")}
 
 
 @pytest.fixture
-def recovering(tables: Tables, rows: Rows) -> Path:
+def recovering(tables: Written, rows: Rows) -> Path:
     """Broker 1 leads; 2 recovers its logs, 3 is dead, 4 has no agent, 5 catches up."""
     behind = rows.state([1, 2, 3, 4, 5], [1], 1)
     now = tables.observe(
@@ -78,7 +82,7 @@ def test_replicas_rejoin_when_the_lag_of_all_of_them_is_gone_at_their_common_pac
 
 
 def test_on_a_terminal_the_advice_stands_below_the_table(recovering: Path) -> None:
-    lines = state(recovering, "--brokers", "--format", "table").splitlines()
+    lines = state(recovering, "brokers").splitlines()
     assert [line for line in lines if line.startswith("broker 2 is recovering")] == [
         "broker 2 is recovering: it recovers its logs, 1,138 are left: do not restart it, it would begin again"
     ]
@@ -91,22 +95,22 @@ def test_on_a_terminal_the_advice_stands_below_the_table(recovering: Path) -> No
 
 @pytest.mark.parametrize("purpose", [{"is_shutting_down": True}, {"maintenance_until": 2 * START}])
 def test_of_a_broker_that_is_down_on_purpose_nobody_asks_whether_it_is_dead(
-    tables: Tables, rows: Rows, purpose: dict[str, Any]
+    tables: Written, rows: Rows, purpose: dict[str, Any]
 ) -> None:
     down = rows.broker(4, is_fenced=True, **{"is_shutting_down": False, **purpose})
     tables.observe(rows, rows.broker(1), down, rows.partition("orders", 0, rows.state([1, 4], [1], 1)))
     assert brokers(tables.directory)[4]["liveness_advice"] is None
-    assert "look at its process" not in state(tables.directory, "--brokers", "--format", "table")
+    assert "look at its process" not in state(tables.directory, "brokers")
 
 
-def test_where_everything_is_in_sync_there_is_no_column_of_recovery(tables: Tables, rows: Rows) -> None:
+def test_where_everything_is_in_sync_there_is_no_column_of_recovery(tables: Written, rows: Rows) -> None:
     tables.observe(rows, rows.broker(1), rows.partition("orders", 0, rows.state([1], [1], 1)))
     (row,) = brokers(tables.directory).values()
     assert (row["broker_liveness"], row["replicas_to_rejoin"], row["rejoin_seconds"]) == ("up", 0, None)
-    assert "rejoin" not in state(tables.directory, "--brokers", "--format", "table")
+    assert "rejoin" not in state(tables.directory, "brokers")
 
 
-def test_of_stale_state_nothing_is_said(busy_cluster: Tables) -> None:
+def test_of_stale_state_nothing_is_said(busy_cluster: Written) -> None:
     assert {row["broker_liveness"] for row in brokers(busy_cluster.directory).values()} == {None}
 
 
@@ -139,9 +143,10 @@ def catching_up(directory: Path, released_at: int, records_per_second: int) -> I
             rows[observed.channel].append(row)
         for channel in batches.keys() & rows.keys():
             batches[channel].apply(pa.Table.from_pylist(rows[channel], schema=SCHEMA))
-        (cluster,) = reader.refresh().clusters.values()
         now = START + second * SECOND
-        columns = recovery_columns(cluster, lags_by_cluster(directory, [cluster], now).get("c", {}), now)[2]
+        asked = Tables(folder=directory, limits=LIMITS, now=now, snapshot=reader.refresh())
+        answer = SUBJECTS["brokers"].answer(asked, Question(filters={"broker": ("2",)}))
+        (columns,) = answer.rows
         yield second, columns["replicas_to_rejoin"], columns["rejoin_seconds"]
         if second > released_at and not columns["replicas_to_rejoin"]:
             return

@@ -1,0 +1,175 @@
+"""The page of a broker: its state, whether it may stop and why not, its partitions at risk, and what happened to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from exporters.answers import links
+from exporters.answers.brokers import state_name
+from exporters.answers.event_groups import by_moment
+from exporters.read_model.events import brokers_of
+from exporters.web.pages.cluster import (
+    ConditionRow,
+    WorkRow,
+    advice_of,
+    cluster_named,
+    notice_of_age,
+    raised_row,
+    trail_of,
+    work_rows,
+)
+from exporters.web.pages.incidents import IncidentRow, incident_row, incidents_of
+from exporters.web.pages.page import Inputs, Level, Link, Page, PageRefused, Row, frame_of, notices_of, words_of
+from exporters.web.pages.topic import PartitionRow, partition_rows
+from streaming.contracts.conditions import OF_BROKERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from exporters.read_model.cluster_samples import LogDirectoryRow
+    from exporters.read_model.snapshot import ClusterSnapshot, EventRow
+
+PARTITIONS_SHOWN: Final = 100
+INCIDENTS_SHOWN: Final = 10
+MOMENTS_SHOWN: Final = 30
+
+
+class MomentRow(NamedTuple):
+    """Something that happened, in one line."""
+
+    at: int
+    subject: str
+    what: str
+    cause: str
+
+
+class DirectoryRow(NamedTuple):
+    """One log directory, as of its newest sample."""
+
+    log_dir: str
+    is_online: bool
+    used_percent: float | None
+    seconds_until_full: float | None
+    sampled_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPage(Page):
+    """One broker."""
+
+    template: ClassVar[str] = "broker.html"
+    level: Level
+    state: str
+    sentence: str
+    is_safe_to_stop: bool | None
+    reason: str | None
+    facts: tuple[tuple[str, str | None], ...]
+    conditions: tuple[ConditionRow, ...]
+    work: tuple[WorkRow, ...]
+    partitions: tuple[PartitionRow, ...]
+    partitions_left_out: int
+    directories: tuple[DirectoryRow, ...] | None
+    incidents: tuple[IncidentRow, ...]
+    moments: tuple[MomentRow, ...]
+
+
+def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
+    """Return the page of a broker."""
+    cluster = cluster_named(inputs, cluster_name, links.broker, number)
+    known = cluster.known_brokers()
+    if number not in known:
+        choices = [Link(f"broker {each}", links.broker(cluster_name, each, inputs.at)) for each in known]
+        raise PageRefused(404, f"cluster {cluster_name} has no broker {number}, as far as is known", choices)
+    is_safe, reason = advice_of(inputs, cluster, number)
+    state = state_name(cluster, number)
+    conditions = tuple(_conditions(inputs, cluster_name, number))
+    level = _level(inputs, cluster, state, conditions)
+    sentence = "; ".join((state, *(each.text for each in conditions)))
+    partitions = partition_rows(each for each in cluster.unsettled.values() if number in each.replicas)
+    about = (row for row in incidents_of(inputs, cluster.cluster.cluster_id) if _is_about(row, number))
+    return BrokerPage(
+        **frame_of(inputs),
+        title=f"{level.sign} broker {number} of {cluster_name}: {sentence} - isrwatch",
+        heading=f"Broker {number}",
+        trail=trail_of(inputs, cluster_name),
+        notices=(*notices_of(inputs), *notice_of_age(inputs, cluster)),
+        level=level,
+        state=state,
+        sentence=sentence,
+        is_safe_to_stop=is_safe,
+        reason=reason,
+        facts=tuple(_facts(cluster, number)),
+        conditions=conditions,
+        work=tuple(work_rows(inputs, cluster_name, filter(None, [cluster.brokers.get(number)]))),
+        partitions=tuple(partitions[:PARTITIONS_SHOWN]),
+        partitions_left_out=max(0, len(partitions) - PARTITIONS_SHOWN),
+        directories=_directories(inputs, cluster, number),
+        incidents=tuple(incident_row(inputs, row) for row, _ in zip(about, range(INCIDENTS_SHOWN), strict=False)),
+        moments=moment_rows(event for event in _recent(inputs, cluster) if number in brokers_of(event._asdict())),
+    )
+
+
+def _facts(cluster: ClusterSnapshot, number: int) -> Iterator[tuple[str, str | None]]:
+    broker, counts = cluster.brokers.get(number), cluster.counts
+    yield "leads", f"{counts.led.get(number, 0):,} partitions"
+    yield "in sync", f"{counts.in_sync.get(number, 0):,} of {counts.hosted.get(number, 0):,} replicas"
+    if broker is not None:
+        yield "rack", broker.rack or "none"
+        yield "address", None if broker.host is None else f"{broker.host}:{broker.port}"
+        yield "epoch", None if broker.broker_epoch is None else str(broker.broker_epoch)
+    departures = cluster.isr_removals_of(number)
+    if departures:
+        yield (
+            "left ISRs",
+            ", ".join(f"{times:,} times by {words_of(cause)}" for cause, times in sorted(departures.items())),
+        )
+
+
+def _conditions(inputs: Inputs, name: str, number: int) -> Iterator[ConditionRow]:
+    for each in inputs.raised.get(name, ()):
+        if each.subject.partition(":")[0] == str(number) and (each.condition in OF_BROKERS or ":" in each.subject):
+            yield raised_row(inputs, name, each)
+
+
+def _level(inputs: Inputs, cluster: ClusterSnapshot, state: str, conditions: Iterable[ConditionRow]) -> Level:
+    if inputs.is_stale(cluster) or state == "unknown":
+        return Level.UNKNOWN
+    own = Level.HEALTHY if state == "active" else Level.WARNING
+    return min((own, *(each.level for each in conditions)), key=lambda level: level.rank)
+
+
+def _directories(inputs: Inputs, cluster: ClusterSnapshot, number: int) -> tuple[DirectoryRow, ...] | None:
+    """Return its log directories; None: they are not kept, or could not be read."""
+    rows = cluster.samples.log_directories
+    if inputs.past is not None or rows is None:
+        return None
+    own = sorted((each for each in rows if each.broker == number), key=lambda each: each.log_dir)
+    return tuple(
+        DirectoryRow(each.log_dir, each.is_online, _used(each), each.seconds_until_full, each.collected_at)
+        for each in own
+    )
+
+
+def _used(row: LogDirectoryRow) -> float | None:
+    if not row.total_bytes or row.usable_bytes is None:
+        return None
+    return 100 * (1 - row.usable_bytes / row.total_bytes)
+
+
+def _is_about(row: Row, number: int) -> bool:
+    suspects = {each["broker"] for each in row["suspects"] or ()}
+    return number in suspects or number in (row["brokers"] or ())
+
+
+def _recent(inputs: Inputs, cluster: ClusterSnapshot) -> list[EventRow]:
+    """Return the newest events of a cluster that are held in memory, oldest first; none of them is later than shown."""
+    cluster_id = cluster.cluster.cluster_id
+    return [each for each in inputs.snapshot.recent_events if each.cluster_id == cluster_id]
+
+
+def moment_rows(events: Iterable[EventRow]) -> tuple[MomentRow, ...]:
+    """Return events as lines, what happened at once as one of them, newest first."""
+    ordered = sorted(events, key=lambda event: event.occurred_not_after)
+    rows = [MomentRow(each.at, each.subject, each.what, each.cause) for each in by_moment(ordered)]
+    return tuple(reversed(rows[-MOMENTS_SHOWN:]))

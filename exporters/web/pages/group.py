@@ -1,0 +1,224 @@
+"""The groups of a cluster, worst first, and the page of one: how far behind it is, what is wrong, where it stands.
+
+Groups are sampled: a sample has its age, and of the past there is none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from exporters.answers import links
+from exporters.read_model.group_sums import GroupTrouble, summed, troubles
+from exporters.web.pages.cluster import cluster_named, notice_of_age, trail_of
+from exporters.web.pages.page import Inputs, Level, Link, Notice, Page, PageRefused, frame_of, named, notices_of
+from streaming.contracts.group_readers import is_losing, is_stuck, reader_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from exporters.read_model.cluster_samples import GroupRow
+    from exporters.read_model.group_sums import TroubledPartitions
+    from exporters.read_model.snapshot import ClusterSnapshot
+    from streaming.contracts.group_readers import GroupOffsetsRow
+
+GROUPS_SHOWN: Final = 500
+PARTITIONS_SHOWN: Final = 500
+_NAMED: Final = 3
+NOT_KEPT: Final = "Groups are sampled, and samples are not kept: nothing is known of them at this moment."
+_LEVELS: Final = {GroupTrouble.BEYOND: Level.CRITICAL, GroupTrouble.LOSING: Level.CRITICAL}
+_WORDS: Final[Mapping[GroupTrouble, str]] = {
+    GroupTrouble.BEYOND: "stands beyond the end of",
+    GroupTrouble.LOSING: "lost records before it had committed them on",
+    GroupTrouble.STUCK: "commits nothing, with more to read, on",
+    GroupTrouble.UNCOMMITTED: "has never committed on",
+    GroupTrouble.HELD: "waits for an open transaction on",
+    GroupTrouble.UNREAD: "does not read any more, and is behind on",
+}
+_QUIET: Final = frozenset({GroupTrouble.UNCOMMITTED, GroupTrouble.HELD, GroupTrouble.UNREAD})
+
+
+class GroupSummary(NamedTuple):
+    """One group; None is unknown."""
+
+    name: str
+    path: str
+    level: Level
+    protocol: str | None
+    state: str | None
+    members: int | None
+    lag: int | None
+    lag_seconds: float | None
+    trouble: str
+    sampled_at: int
+
+
+class PositionRow(NamedTuple):
+    """Position of a group in one partition."""
+
+    partition: str
+    topic_path: str
+    reader: str
+    owner: str | None
+    committed_offset: int | None
+    lag: int | None
+    lag_seconds: float | None
+    is_wrong: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsPage(Page):
+    """The groups of a cluster."""
+
+    template: ClassVar[str] = "groups.html"
+    rows: tuple[GroupSummary, ...]
+    left_out: int
+    empty: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPage(Page):
+    """One group."""
+
+    template: ClassVar[str] = "group.html"
+    group: GroupSummary
+    troubles: tuple[tuple[Level, str, int | None], ...]
+    positions: tuple[PositionRow, ...]
+    left_out: int
+
+
+def groups_page(inputs: Inputs, cluster_name: str) -> Page:
+    """Return the page of the group that a parameter names, or of all groups."""
+    chosen = inputs.query.get("name", ())
+    if len(chosen) > 1:
+        raise PageRefused(400, f"name is given {len(chosen)} times; give it once")
+    cluster = cluster_named(inputs, cluster_name, links.group if chosen else links.groups, *chosen)
+    trail = trail_of(inputs, cluster_name)
+    notices = (*notices_of(inputs), *notice_of_age(inputs, cluster), *_unknown(inputs, cluster))
+    if chosen:
+        return _one(
+            inputs, cluster, chosen[0], (*trail, Link("Groups", links.groups(cluster_name, inputs.at))), notices
+        )
+    samples = _samples(inputs, cluster)
+    rows = sorted((_summary(cluster, group, each) for group, each in samples.items()), key=_worst_first)
+    worst = rows[0].level if rows else Level.UNKNOWN
+    wrong = sum(row.level is not Level.HEALTHY for row in rows)
+    return GroupsPage(
+        **frame_of(inputs),
+        title=f"{worst.sign} {wrong:,} of {len(rows):,} groups in trouble, {cluster_name} - isrwatch",
+        heading=f"Groups of {cluster_name}",
+        trail=trail,
+        notices=notices,
+        rows=tuple(rows[:GROUPS_SHOWN]),
+        left_out=max(0, len(rows) - GROUPS_SHOWN),
+        empty=NOT_KEPT if inputs.past else "No group has been sampled.",
+    )
+
+
+def _one(
+    inputs: Inputs, cluster: ClusterSnapshot, group: str, trail: tuple[Link, ...], notices: tuple[Notice, ...]
+) -> GroupPage:
+    if inputs.past is not None:
+        raise PageRefused(404, NOT_KEPT, [Link("now", links.group(cluster.name, group))])
+    samples = _samples(inputs, cluster).get(group)
+    if samples is None:
+        sentence = f"cluster {cluster.name} has no group {group!r}, as far as is known"
+        raise PageRefused(404, sentence, [Link("all groups", links.groups(cluster.name))])
+    summary = _summary(cluster, group, samples)
+    rows = sorted(samples.offsets.values(), key=lambda row: (-(row.lag or 0), row.topic, row.partition))
+    found = tuple((_LEVELS.get(each.trouble, _level(each)), _in_words(each), each.since) for each in troubles(rows))
+    return GroupPage(
+        **frame_of(inputs),
+        title=f"{summary.level.sign} group {group} of {cluster.name}: {summary.trouble} - isrwatch",
+        heading=f"Group {named(group)}",
+        trail=trail,
+        notices=notices,
+        group=summary,
+        troubles=found,
+        positions=tuple(_position(cluster, row) for row in rows[:PARTITIONS_SHOWN]),
+        left_out=max(0, len(rows) - PARTITIONS_SHOWN),
+    )
+
+
+@dataclass(slots=True)
+class _Samples:
+    """Newest samples of a group: as its coordinator describes it, and its position in each partition."""
+
+    described: GroupRow | None = None
+    offsets: dict[tuple[str, int], GroupOffsetsRow] = field(default_factory=dict)
+
+
+def _samples(inputs: Inputs, cluster: ClusterSnapshot) -> dict[str, _Samples]:
+    """Return the samples of each group; none of the past."""
+    samples: defaultdict[str, _Samples] = defaultdict(_Samples)
+    if inputs.past is not None:
+        return samples
+    for described in sorted(cluster.samples.groups or (), key=attrgetter("collected_at")):
+        samples[described.group].described = described
+    for row in sorted(cluster.samples.group_offsets or (), key=attrgetter("collected_at")):
+        samples[row.group].offsets[row.topic, row.partition] = row
+    return samples
+
+
+def _summary(cluster: ClusterSnapshot, group: str, samples: _Samples) -> GroupSummary:
+    described, rows = samples.described, [*samples.offsets.values()]
+    sums, found = summed(rows), [*troubles(rows)]
+    levels = [_LEVELS.get(each.trouble, _level(each)) for each in found]
+    return GroupSummary(
+        name=group,
+        path=links.group(cluster.name, group),
+        level=min(levels, key=lambda level: level.rank, default=_untroubled(described, sums)),
+        protocol=None if described is None else described.group_protocol,
+        state=None if described is None else described.group_state,
+        members=None if described is None else described.members,
+        lag=sums["lag"],
+        lag_seconds=sums["lag_seconds"],
+        trouble="; ".join(map(_in_words, found)) or "nothing wrong is known",
+        sampled_at=max(_sampled_at(described, rows)),
+    )
+
+
+def _sampled_at(described: GroupRow | None, rows: Sequence[GroupOffsetsRow]) -> list[int]:
+    return [*(row.collected_at for row in rows), *([] if described is None else [described.collected_at])]
+
+
+def _untroubled(described: GroupRow | None, sums: Mapping[str, Any]) -> Level:
+    """Return how a group is of which no trouble is known: well only if it is described, and its lag known."""
+    is_known = described is not None and (sums["lag"] is not None or not sums["partitions"])
+    return Level.HEALTHY if is_known else Level.UNKNOWN
+
+
+def _level(troubled: TroubledPartitions) -> Level:
+    return Level.INFO if troubled.trouble in _QUIET else Level.WARNING
+
+
+def _in_words(troubled: TroubledPartitions) -> str:
+    shown = ", ".join(troubled.partitions[:_NAMED])
+    more = len(troubled.partitions) - _NAMED
+    owners = f", owner {', '.join(troubled.owners[:_NAMED])}" if troubled.owners else ""
+    return f"{_WORDS[troubled.trouble]} {shown}{f' and {more:,} more' if more > 0 else ''}{owners}"
+
+
+def _worst_first(row: GroupSummary) -> tuple[object, ...]:
+    return row.level.rank, -(row.lag or 0), row.name
+
+
+def _position(cluster: ClusterSnapshot, row: GroupOffsetsRow) -> PositionRow:
+    return PositionRow(
+        partition=f"{row.topic}-{row.partition}",
+        topic_path=links.topic(cluster.name, row.topic),
+        reader=reader_of(row).value,
+        owner=row.member,
+        committed_offset=row.committed_offset,
+        lag=row.lag,
+        lag_seconds=row.lag_seconds,
+        is_wrong=bool(is_stuck(row) or is_losing(row) or row.beyond),
+    )
+
+
+def _unknown(inputs: Inputs, cluster: ClusterSnapshot) -> Sequence[Notice]:
+    if inputs.past is None and (cluster.samples.groups is None or cluster.samples.group_offsets is None):
+        return [Notice(Level.UNKNOWN, "The samples of groups cannot be read.")]
+    return []

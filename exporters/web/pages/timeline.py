@@ -1,0 +1,112 @@
+"""The timeline of an incident as a drawing: announced work, brokers, and partitions in trouble, below each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from exporters.web.pages.drawing import Axis, Band, Drawing, Lane, Mark
+from exporters.web.pages.page import Level, Row
+from streaming.contracts.events import EventKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from exporters.read_model.incident_archive import Work
+    from exporters.read_model.snapshot import EventRow
+
+BROKERS_SHOWN: Final = 8
+_EDGE: Final = 0.04
+_LEAST: Final = 10_000_000
+_DOWN: Final = frozenset({EventKind.FENCED, EventKind.UNREGISTERED})
+_UP: Final = frozenset({EventKind.UNFENCED})
+_STATES: Final = (
+    ("offline", EventKind.OFFLINE, EventKind.ONLINE, Level.CRITICAL),
+    ("under min ISR", EventKind.UNDER_MIN_ISR_BEGAN, EventKind.UNDER_MIN_ISR_ENDED, Level.CRITICAL),
+    ("under-replicated", EventKind.UNDER_REPLICATED_BEGAN, EventKind.UNDER_REPLICATED_ENDED, Level.WARNING),
+)
+
+
+def timeline(row: Row, events: Sequence[EventRow], work: Sequence[Work], now: int) -> Drawing:
+    """Draw an incident until it was over, or until now."""
+    axis = _axis(row, now)
+    work = [each._replace(until=_by(each.until, now)) for each in work if each.since <= now]
+    lanes = [*_states(axis, events), *_brokers(axis, row, events, work)]
+    return axis.drawing(lanes)
+
+
+def _axis(row: Row, now: int) -> Axis:
+    end = row["closed_at"] or row["recovered_at"] or max(now, row["updated_at"])
+    since, until = row["opened_at"], max(min(end, now), row["opened_at"])
+    edge = max(_LEAST, int((until - since) * _EDGE))
+    return Axis(since - edge, until + (edge if until < now else 0))
+
+
+def _by(moment: int | None, now: int) -> int | None:
+    return None if moment is None or moment > now else moment
+
+
+def _states(axis: Axis, events: Sequence[EventRow]) -> Iterator[Lane]:
+    """Yield a lane for each state that partitions were in: when at least one was, and how many at most."""
+    for name, begin, end, level in _STATES:
+        inside, since, most = set[tuple[str | None, int | None]](), 0, 0
+        bands: list[Band] = []
+        for event in events:
+            partition = event.topic, event.partition
+            if event.event == begin:
+                since = since if inside else event.occurred_not_after
+                inside.add(partition)
+                most = max(most, len(inside))
+            elif event.event == end and partition in inside:
+                inside.remove(partition)
+                if not inside:
+                    bands.append(axis.band(since, event.occurred_not_after, level))
+        if inside:
+            bands.append(axis.band(since, None, level))
+        if bands:
+            yield Lane(f"partitions newly {name}, at most {most:,}", tuple(bands))
+    elections = [event for event in events if event.event == EventKind.UNCLEAN_ELECTION]
+    if elections:
+        yield Lane("unclean elections", marks=_marks(axis, elections, Level.CRITICAL))
+
+
+def _brokers(axis: Axis, row: Row, events: Sequence[EventRow], work: Sequence[Work]) -> Iterator[Lane]:
+    """Yield a lane for each broker that is concerned: its announced work, when it was down, when it left ISRs."""
+    suspects = [each["broker"] for each in row["suspects"] or () if each["score"]]
+    numbers = [*dict.fromkeys([*suspects, *(row["brokers"] or ()), *(each.broker for each in work)])]
+    for number in numbers[:BROKERS_SHOWN]:
+        announced = [each for each in work if each.broker == number]
+        bands = [axis.band(each.since, each.until, "work") for each in announced]
+        down = [*_down(axis, number, events)]
+        left = [event for event in events if number in event.left_isr]
+        joined = [event for event in events if number in event.joined_isr]
+        label = ", ".join(
+            (
+                f"broker {number}",
+                *(f"work announced: {each.text}" for each in announced[:1]),
+                *(["down (bar)"] if down else []),
+                *(["leaves ISRs (\u25b2) and is back (\u2714)"] if left or joined else []),
+            )
+        )
+        marks = (*_marks(axis, left, Level.WARNING), *_marks(axis, joined, Level.HEALTHY))
+        yield Lane(label, (*bands, *down), marks)
+
+
+def _down(axis: Axis, number: int, events: Iterable[EventRow]) -> Iterator[Band]:
+    since: int | None = None
+    is_down = False
+    for event in events:
+        if event.event_broker != number:
+            continue
+        if event.event in _DOWN and not is_down:
+            since, is_down = event.occurred_not_after, True
+        elif event.event in _UP:
+            yield axis.band(axis.since if since is None else since, event.occurred_not_after, Level.CRITICAL)
+            since, is_down = event.occurred_not_after, False
+    if is_down and since is not None:
+        yield axis.band(since, None, Level.CRITICAL)
+
+
+def _marks(axis: Axis, events: Iterable[EventRow], level: Level) -> tuple[Mark, ...]:
+    """Return a mark for each place on the axis, however many events are there."""
+    places = dict.fromkeys(round(axis.at(event.occurred_not_after), 1) for event in events)
+    return tuple(Mark(at, level.value) for at in places)

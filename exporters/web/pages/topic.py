@@ -1,0 +1,178 @@
+"""The page of a topic: its partitions, worst first, its settings, and who reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from exporters.answers import links
+from exporters.web.pages.cluster import cluster_named, notice_of_age, risks_of, trail_of
+from exporters.web.pages.page import (
+    Inputs,
+    Level,
+    Link,
+    Page,
+    PageRefused,
+    count,
+    frame_of,
+    named,
+    notices_of,
+    words_of,
+)
+from streaming.contracts import health
+from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER
+from streaming.contracts.topic_roles import consequence, role_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from exporters.read_model.snapshot import ClusterSnapshot
+    from streaming.contracts.state import PartitionState
+
+PARTITIONS_SHOWN: Final = 500
+_STATES: Final = ("offline", "under min ISR", "at min ISR", "under-replicated")
+
+
+class PartitionRow(NamedTuple):
+    """One partition; replicas that are not in sync are named, too."""
+
+    name: str
+    level: Level
+    states: str
+    leader: str
+    isr: str
+    missing: str
+    min_isr: int | None
+    since: int | None
+    cause: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPage(Page):
+    """One topic; ``readers`` None: they are not kept, or could not be read."""
+
+    template: ClassVar[str] = "topic.html"
+    level: Level
+    sentence: str
+    facts: tuple[tuple[str, str | None], ...]
+    partitions: tuple[PartitionRow, ...]
+    left_out: int
+    readers: tuple[tuple[str, str], ...] | None
+
+
+def topic_page(inputs: Inputs, cluster_name: str, name: str) -> TopicPage:
+    """Return the page of a topic."""
+    cluster = cluster_named(inputs, cluster_name, links.topic, name)
+    partitions = [
+        each for topic in cluster.topics.values() if topic.topic == name for each in topic.partitions.values()
+    ]
+    if not partitions:
+        raise PageRefused(
+            404,
+            f"cluster {cluster_name} has no topic {name!r}, as far as is known",
+            [Link(named(cluster_name), links.cluster(cluster_name, inputs.at))],
+        )
+    rows = partition_rows(partitions)
+    level, sentence = _worst(inputs, cluster, name, partitions)
+    return TopicPage(
+        **frame_of(inputs),
+        title=f"{level.sign} topic {name} of {cluster_name}: {sentence} - isrwatch",
+        heading=f"Topic {name}",
+        trail=trail_of(inputs, cluster_name),
+        notices=(*notices_of(inputs), *notice_of_age(inputs, cluster)),
+        level=level,
+        sentence=sentence,
+        facts=tuple(_facts(inputs, cluster, name, partitions)),
+        partitions=tuple(rows[:PARTITIONS_SHOWN]),
+        left_out=max(0, len(rows) - PARTITIONS_SHOWN),
+        readers=_readers(inputs, cluster, cluster_name, name),
+    )
+
+
+def partition_rows(partitions: Iterable[PartitionState]) -> list[PartitionRow]:
+    """Return partitions as rows, the worst first."""
+    return [partition_row(each) for each in sorted(partitions, key=_worst_first)]
+
+
+def _worst_first(partition: PartitionState) -> tuple[object, ...]:
+    return [not holds for holds in risks_of(partition)], partition.topic, partition.partition
+
+
+def partition_row(partition: PartitionState) -> PartitionRow:
+    """Return a partition as a row."""
+    risks = risks_of(partition)
+    isr = {*partition.isr}
+    since = (partition.offline_since, partition.under_min_isr_since, partition.under_replicated_since)
+    return PartitionRow(
+        name=f"{partition.topic}-{partition.partition}",
+        level=_level(risks),
+        states=", ".join(name for name, holds in zip(_STATES, risks, strict=True) if holds) or _quiet(partition),
+        leader=_leader(partition.leader),
+        isr=", ".join(map(str, partition.isr)) or "empty",
+        missing=", ".join(str(each) for each in partition.replicas if each not in isr),
+        min_isr=partition.min_isr_effective,
+        since=min((each for each in since if each is not None), default=None),
+        cause=None if partition.last_cause is None else words_of(partition.last_cause),
+    )
+
+
+def _quiet(partition: PartitionState) -> str:
+    if partition.is_diskless:
+        return "diskless: its ISR means nothing"
+    return "being reassigned" if partition.adding_replicas or partition.removing_replicas else "in sync"
+
+
+def _level(risks: tuple[bool, ...]) -> Level:
+    is_offline, is_under, *lesser = risks
+    if is_offline or is_under:
+        return Level.CRITICAL
+    return Level.WARNING if any(lesser) else Level.HEALTHY
+
+
+def _leader(leader: int) -> str:
+    if leader == UNSEEN_LEADER:
+        return "unseen"
+    return "none" if leader == NO_LEADER else str(leader)
+
+
+def _worst(inputs: Inputs, cluster: ClusterSnapshot, name: str, partitions: list[PartitionState]) -> tuple[Level, str]:
+    """Return how bad it is, and that in words."""
+    risks = [risks_of(each) for each in partitions]
+    counts = [sum(holds) for holds in zip(*risks, strict=True)]
+    words = [f"{number:,} {state}" for number, state in zip(counts, _STATES, strict=True) if number]
+    sentence = f"{', '.join(words)} of {count(len(partitions), 'partition')}" if words else "every partition is in sync"
+    role = role_of(name)
+    if role is not None and (counts[0] or counts[1]):
+        sentence += f"; {consequence(role)}"
+    if inputs.is_stale(cluster):
+        return Level.UNKNOWN, f"unknown now; when it was last observed: {sentence}"
+    return min((_level(each) for each in risks), key=lambda level: level.rank), sentence
+
+
+def _facts(
+    inputs: Inputs, cluster: ClusterSnapshot, name: str, partitions: list[PartitionState]
+) -> Iterator[tuple[str, str | None]]:
+    factors = sorted({health.replication_factor(each.replicas, each.adding_replicas) for each in partitions})
+    yield "partitions", f"{len(partitions):,}"
+    yield "replication factor", " to ".join(map(str, (factors[0], factors[-1]) if factors[1:] else factors))
+    minima = {each.min_isr_configured for each in partitions}
+    yield "min.insync.replicas", None if None in minima else ", ".join(map(str, sorted(filter(None, minima))))
+    yield "topic id", ", ".join(sorted({each.topic_id for each in partitions}))
+    if inputs.past is not None:
+        yield "settings and sizes", "not kept"
+        return
+    for setting in cluster.samples.topic_settings or ():
+        if setting.topic == name:
+            yield "cleanup.policy", setting.cleanup_policy
+            if setting.weaknesses:
+                yield "weaknesses", ", ".join(map(words_of, setting.weaknesses))
+
+
+def _readers(
+    inputs: Inputs, cluster: ClusterSnapshot, cluster_name: str, name: str
+) -> tuple[tuple[str, str], ...] | None:
+    rows = cluster.samples.group_offsets
+    if inputs.past is not None or rows is None:
+        return None
+    groups = sorted({each.group for each in rows if each.topic == name})
+    return tuple((named(group), links.group(cluster_name, group)) for group in groups)
