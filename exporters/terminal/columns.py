@@ -32,7 +32,7 @@ _UNIT: Final = 1024
 
 
 class Shown(NamedTuple):
-    """How a subject is shown: its columns, which may depend on the rows, and the colour of a row."""
+    """Look of a subject: its columns, which may depend on the rows, and the colour of a row."""
 
     fields: Callable[[Rows, Clock], tuple[Field, ...]]
     style: Callable[[Row], str]

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming import commands
-from streaming.commands import COMMANDS, Command, app, explained, load
+from streaming.commands import COMMANDS, Command, Purpose, app, explained, load
 from streaming.errors import ConfigurationError, ConnectionRefused, MissingTool
 
 RUNNER = CliRunner()
@@ -30,7 +30,8 @@ def fails_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], None]:
         def broken() -> None:
             raise error
 
-        monkeypatch.setitem(COMMANDS, "broken", Command(target="tests_frame_broken:broken", help="Break.", extra="all"))
+        command = Command(target="tests_frame_broken:broken", help="Break.", purpose=Purpose.LEARN, extra="all")
+        monkeypatch.setitem(COMMANDS, "broken", command)
         module = type(sys)("tests_frame_broken")
         module.broken = broken  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "tests_frame_broken", module)
