@@ -101,17 +101,17 @@ def _begun(rows: pa.Table, column: str, at: int) -> pa.Table:
 
 def _still_open(rows: pa.Table, column: str, at: int) -> pa.Table:
     """Set times after a moment to null: nobody knew them then."""
-    is_later = pc.fill_null(pc.greater(rows[column], _moment(at, rows, column)), fill_value=False)
-    return _set(rows, column, pc.if_else(is_later, pa.scalar(None, rows[column].type), rows[column]))
+    return _replaced_after(rows, column, at, pa.scalar(None, rows[column].type))
 
 
 def _not_after(rows: pa.Table, column: str, at: int) -> pa.Table:
-    """Set times after a moment to the moment. Arrow has no minimum of timestamps."""
-    moment = _moment(at, rows, column)
-    return _set(rows, column, pc.if_else(pc.greater(rows[column], moment), moment, rows[column]))
+    """Set times after a moment to the moment."""
+    return _replaced_after(rows, column, at, _moment(at, rows, column))
 
 
-def _set(rows: pa.Table, column: str, values: pa.ChunkedArray) -> pa.Table:
+def _replaced_after(rows: pa.Table, column: str, at: int, value: pa.Scalar) -> pa.Table:
+    is_later = pc.fill_null(pc.greater(rows[column], _moment(at, rows, column)), fill_value=False)
+    values = pc.if_else(is_later, value, rows[column])
     return rows.set_column(rows.column_names.index(column), rows.schema.field(column), values)
 
 
