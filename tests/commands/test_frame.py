@@ -202,3 +202,29 @@ def test_the_module_is_the_script() -> None:
 def test_extras_named_in_the_table_exist() -> None:
     extras = set(metadata("isrwatch").get_all("Provides-Extra") or ())
     assert {line.extra for line in commands.COMMANDS.values()} <= extras
+
+
+def test_help_is_grouped_by_purpose() -> None:
+    text = RUNNER.invoke(app, ["--help"], prog_name="isrwatch").output
+    places = [text.index(f"─ {purpose} ─") for purpose in Purpose]
+    assert places == sorted(places)
+    for before, after, purpose in zip(places, [*places[1:], len(text)], Purpose, strict=True):
+        named = {name for name, command in COMMANDS.items() if f"│ {name} " in text[before:after]}
+        assert named == {name for name, command in COMMANDS.items() if command.purpose is purpose}
+
+
+def completed(words: str) -> subprocess.CompletedProcess[str]:
+    script = (
+        "import sys\nsys.argv = ['isrwatch']\nfrom streaming.commands import main\n"
+        "try:\n    main()\nfinally:\n    print('pyarrow' in sys.modules, file=sys.stderr)\n"
+    )
+    place = str(len(words.split()))
+    return python("-c", script, _ISRWATCH_COMPLETE="complete_bash", COMP_WORDS=f"isrwatch {words}", COMP_CWORD=place)
+
+
+def test_a_shell_completes_commands_without_importing_them_and_the_options_of_one() -> None:
+    commands_of = completed("reas")
+    assert commands_of.stdout.split() == ["reassignments"], commands_of.stderr
+    assert commands_of.stderr.split() == ["False"]
+    options = completed("brokers --wa")
+    assert options.stdout.split() == ["--watch"], options.stderr
