@@ -256,8 +256,8 @@ def _said_of_stop(row: Row, who: str) -> Iterator[Sentence]:
 
 def _said_of_trouble(row: Row, who: str, now: int) -> Iterator[Sentence]:
     if row["is_slow"]:
-        since = span(max(0, now - row["slow_since"]) / SECOND)
-        yield Sentence(f"{who} is slow for {since}: {'; '.join(row['slow_reasons'])}", Tone.WARNING)
+        since = "" if row["slow_since"] is None else f" for {span(max(0, now - row['slow_since']) / SECOND)}"
+        yield Sentence(f"{who} is slow{since}: {'; '.join(row['slow_reasons'] or ())}", Tone.WARNING)
     for meter in row["isr_meters"] or ():
         if meter["missed"]:
             changes = meter["meter"].replace("_", " ").replace("isr", "ISR")

@@ -124,8 +124,8 @@ def all_events(told: IncidentReport) -> str:
     """Return how many events are shown, and the command that shows every event of that time if these are not all."""
     clock, incident, shown = Clock(0), told.incident, len(told.evidence)
     total = incident["evidence_events"]
-    if shown >= total:
-        return f"{shown} of {total} events"
+    if total is None or shown >= total:
+        return f"{shown} of {'?' if total is None else total} events"
     since, until = clock.iso(incident["opened_at"]), clock.iso(incident["updated_at"] + SECOND // 1_000)
     options = shlex.join(["--cluster", incident["cluster"], "--since", since, "--until", until, "--limit", "0"])
     return f"{shown} of {total} events; all of that time: isrwatch events {options}"

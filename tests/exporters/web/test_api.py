@@ -158,7 +158,8 @@ def test_an_unknown_parameter_is_refused_with_those_that_are_allowed(address: st
     for path in PATHS:
         described = document["paths"][path]["get"]["parameters"]
         allowed = ", ".join(each["name"] for each in described if each["in"] == "query") or "none"
-        assert refusal(address, sent(path), clusterr="main") == (400, f"unknown parameter 'clusterr'; allowed: {allowed}")
+        sentence = f"unknown parameter 'clusterr'; allowed: {allowed}"
+        assert refusal(address, sent(path), clusterr="main") == (400, sentence)
     assert refusal(address, "/api/v1/openapi.json", x=1) == (400, "unknown parameter 'x'; allowed: none")
 
 
