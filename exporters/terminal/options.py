@@ -75,7 +75,7 @@ AsOfOption = Annotated[
 
 
 def moment_of(as_of: str | None, *, local: bool) -> str | None:
-    """Return the value of ``--as-of`` as whoever answers reads it: a time of this machine's zone in UTC."""
+    """Return the value of ``--as-of`` as the program that answers reads it: a time of this machine's zone in UTC."""
     if as_of is None or not local:
         return as_of
     moment = read_moment(as_of, micros_now(), local=True)

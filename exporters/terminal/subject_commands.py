@@ -32,7 +32,7 @@ from streaming.escapes import printable
 from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
-    from exporters.answers.subject import Filter, Subject
+    from exporters.answers.subject import NameFilter, Subject
 
 WATCH_SECONDS: Final = 2.0
 EXAMPLES: Final[Mapping[str, str]] = {
@@ -42,12 +42,14 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "replicas": "isrwatch replicas --broker 3",
     "reassignments": "isrwatch reassignments --watch",
     "groups": "isrwatch groups payments",
-    "directories": "isrwatch directories --broker 3 -o wide",
+    "directories": "isrwatch directories 3",
     "quorum": "isrwatch quorum --cluster prod",
     "transactions": "isrwatch transactions 'payments-*'",
     "settings": "isrwatch settings 'orders-*'",
     "metrics": "isrwatch metrics '*idle*' --broker 3",
 }
+_OWN_OPTION: Final = "own"
+"""The parameter of the option that has the name of the argument: for names that begin with a hyphen."""
 _WITH_HEALTHY: Final = frozenset({"partitions", "replicas"})
 
 
@@ -83,7 +85,9 @@ def state(  # noqa: PLR0913 - one parameter per option
 
 def _answered(subject: Subject, given: Mapping[str, Any]) -> None:
     """Run the command of a subject."""
-    filters = {each.name: tuple(given[each.name]) for each in subject.filters if given[each.name]}
+    patterns = {each.name: tuple(given[each.name] or ()) for each in subject.filters}
+    patterns[subject.filters[0].name] += tuple(given[_OWN_OPTION] or ())
+    filters = {name: chosen for name, chosen in patterns.items() if chosen}
     at = moment_of(given.get("as_of"), local=given["local"])
     question = Question(tuple(given["cluster"] or ()), filters, given.get("everything", False), at)
     source = Source.of(given["server"], given["tables"], given["config_file"])
@@ -128,7 +132,7 @@ def command_of(subject: Subject) -> Callable[..., None]:
     everything = Annotated[bool, typer.Option("--all", help="Include what is healthy.")]
     annotated: dict[str, Any] = {
         own.name: Annotated[list[str] | None, typer.Argument(metavar="PATTERN", help=own.help, callback=checked)],
-        **{each.name: _option(each) for each in others},
+        **{each.name if each in others else _OWN_OPTION: _option(each) for each in subject.filters},
         **({"everything": everything} if subject.name in _WITH_HEALTHY else {}),
         "cluster": ClusterOption,
         **({"as_of": AsOfOption} if subject.has_history else {}),
@@ -153,7 +157,7 @@ def command_of(subject: Subject) -> Callable[..., None]:
     return command
 
 
-def _option(of: Filter) -> Any:  # noqa: ANN401 - an annotation
+def _option(of: NameFilter) -> Any:  # noqa: ANN401 - an annotation
     help_of_it = f"{of.help.rstrip('.')}; may be repeated."
     return Annotated[
         list[str] | None, typer.Option(f"--{of.name}", metavar="PATTERN", help=help_of_it, callback=checked)
