@@ -104,6 +104,15 @@ class PartitionLine(NamedTuple):
     left_out: int
 
 
+class Handling(NamedTuple):
+    """What helps to handle an incident: the runbook's section, commands for a platform, the link that silences it."""
+
+    runbook_path: str | None
+    commands: tuple[CommandBlock, ...]
+    platform: str
+    silence: str | None
+
+
 class Neighbours(NamedTuple):
     """The incidents of the same cluster that began before and after."""
 
@@ -133,10 +142,7 @@ class IncidentPage(Page):
     is_complete: bool
     partitions: tuple[PartitionLine, ...]
     partitions_left_out: int
-    runbook_path: str | None
-    commands: tuple[CommandBlock, ...]
-    platform: str
-    silence: str | None
+    handling: Handling
     neighbours: Neighbours
     markdown_path: str
     opened_at: int
@@ -230,7 +236,6 @@ def incident_page(
     name = row["cluster"] if cluster is None else _shown_name(inputs, row["cluster_id"], cluster.name)
     moments = [MomentRow(each.at, each.subject, each.what, each.cause) for each in by_moment(events)]
     lines = _partition_lines(events, name, inputs.at)
-    labels = _labels(row, name)
     observed_until = _observed_until(inputs, row, cluster)
     state = lasted(row, inputs.now, is_old=is_old(inputs, row))
     return IncidentPage(
@@ -256,10 +261,7 @@ def incident_page(
         is_complete=history.is_complete,
         partitions=tuple(lines[:PARTITIONS_SHOWN]),
         partitions_left_out=max(0, len(lines) - PARTITIONS_SHOWN),
-        runbook_path=_runbook_path(row["incident_class"], labels),
-        commands=tuple(_commands(inputs.installations, row["incident_class"], name, labels)),
-        platform=inputs.installations.platform(name),
-        silence=_silence(inputs.installations, row, name, parts),
+        handling=_handling(inputs.installations, row, name, parts),
         neighbours=Neighbours(*(_neighbour(inputs, each) for each in neighbours)),
         markdown_path=links.incident_markdown(shown),
         opened_at=row["opened_at"],
@@ -367,6 +369,17 @@ def _rank(events: Iterable[EventRow]) -> int:
     return next((rank for rank, kind in enumerate(_WORST) if kind in kinds), len(_WORST))
 
 
+def _handling(installations: Installations, row: Row, name: str, parts: Sequence[str]) -> Handling:
+    kind, labels, platform = row["incident_class"], _labels(row, name), installations.platform(name)
+    commands = commands_for(kind, platform, {**installations.labels(name), **labels})
+    return Handling(
+        runbook_path=_runbook_path(kind, labels),
+        commands=tuple(commands),
+        platform=platform,
+        silence=_silence(installations, row, name, parts),
+    )
+
+
 def _labels(row: Row, cluster_name: str) -> dict[str, str]:
     """Return what the runbook is filled in with: the likeliest suspect, or else the broker that was lost."""
     brokers = [each["broker"] for each in blamed(row)] or list(row["brokers"] or ())
@@ -382,10 +395,6 @@ def _runbook_path(kind: str, labels: dict[str, str]) -> str | None:
     book = runbook()
     section = book.shared.get(kind, kind)
     return links.runbook(section, known_values(labels)) if section in book.sections else None
-
-
-def _commands(installations: Installations, kind: str, name: str, labels: dict[str, str]) -> list[CommandBlock]:
-    return commands_for(kind, installations.platform(name), {**installations.labels(name), **labels})
 
 
 def _silence(installations: Installations, row: Row, name: str, parts: Sequence[str]) -> str | None:
