@@ -19,7 +19,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 LONGEST: Final = 255
 """Characters that are shown of a name as it is: more than the name of a topic, with its partition, may have."""
@@ -62,6 +62,25 @@ def json_text(value: Any, *, allow_nan: bool = True) -> str:  # noqa: ANN401 - a
     """Return a value as JSON on one line, readable where people can read it, and without a control character."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=allow_nan)
     return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def json_document(name: str, values: Iterable[Any], beside: str = "") -> Iterator[str]:
+    r"""Yield the lines of one JSON document: an object with a list, one of its values on each line as it comes.
+
+    Args:
+        name: key of the list.
+        values: of JSON.
+        beside: what stands before the key, encoded: ``"key": value, ``.
+
+    >>> print("\n".join(json_document("rows", [1, "b"])))
+    {"rows": [
+    1
+    ,"b"
+    ]}
+    """
+    yield f"{{{beside}{json_text(name)}: ["
+    yield from (f"{',' * (index > 0)}{json_text(value)}" for index, value in enumerate(values))
+    yield "]}"
 
 
 def _escaped(char: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from copy import copy
+from enum import StrEnum
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 _INDENT: Final = 4
 _WORD: Final = re.compile(r"\s*\S+")
+
+
+class AnswerFormat(StrEnum):
+    """Output format of a command whose answer is no table of rows."""
+
+    TABLE = "table"
+    JSON = "json"
 
 
 class Terminal(Console):

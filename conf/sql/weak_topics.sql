@@ -1,5 +1,5 @@
 -- The settings of which topics risk records or availability, and how? Worst first.
--- Whether all replicas of a partition are in one rack is no setting: see isrwatch state --settings.
+-- Whether all replicas of a partition are in one rack is no setting: see isrwatch settings.
 SELECT t.cluster_id, w.weakness, t.topic, t.replication_factor, t.min_isr, t.cleanup_policy, t.role
 FROM topic_settings t
 JOIN (

@@ -43,7 +43,7 @@ def events(settings: Settings) -> Iterator[Rule]:
         f"{brokers.LOGS_TO_RECOVER.now(own)} > 0",
         f"Broker {{{{ $labels.broker }}}} of {_CLUSTER} recovers its logs: do not restart it",
         settings,
-        command=f"isrwatch state --brokers --cluster {_CLUSTER}",
+        command=f"isrwatch brokers --cluster {_CLUSTER}",
         about=OF_BROKER,
     )
     most = f"max by (cluster) (max_over_time({clusters.BROKERS.series(own)}[{_GONE}]))"
@@ -60,7 +60,7 @@ def events(settings: Settings) -> Iterator[Rule]:
         f"{clusters.UNFINISHED_UPGRADE.now(own)} > 0",
         f"The upgrade of {_CLUSTER} is not finalized. Finalizing cannot be undone",
         settings,
-        command=f"isrwatch state --settings --cluster {_CLUSTER}",
+        command=f"isrwatch settings --cluster {_CLUSTER}",
         about=OF_CLUSTER,
     )
 
@@ -94,6 +94,6 @@ def _internal_topic(settings: Settings) -> Rule:
         down,
         f"{{{{ $labels.topic }}}} of {_CLUSTER} is offline or refuses writes: {then}",
         settings,
-        command="isrwatch state --topic {{ $labels.topic }}",
+        command="isrwatch partitions {{ $labels.topic }}",
         about={"cluster": "cluster", "topic": "topic"},
     )

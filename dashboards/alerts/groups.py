@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _BY_LAG: Final = "{{ $labels.group }}"
 _OF_CONDITION: Final = "{{ $labels.subject }}"
 _CLUSTER: Final = "{{ $labels.cluster }}"
-_COMMAND: Final = f"isrwatch state --groups --cluster {_CLUSTER}"
+_COMMAND: Final = f"isrwatch groups --cluster {_CLUSTER}"
 _WINDOW_MINUTES: Final = 15
 _GROWTH_SECONDS: Final = 60
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 # With these a single lost replica refuses writes, or compaction that Kafka relies on does not take place.
 BROKEN_SETTINGS: Final = ("min_isr_above_replication_factor", "not_compacted")
 _CLUSTER: Final = "{{ $labels.cluster }}"
-_SETTINGS: Final = f"isrwatch state --settings --cluster {_CLUSTER}"
-_BROKERS: Final = f"isrwatch state --brokers --cluster {_CLUSTER}"
+_SETTINGS: Final = f"isrwatch settings --cluster {_CLUSTER}"
+_BROKERS: Final = f"isrwatch brokers --cluster {_CLUSTER}"
 _CONTROLLERS_WINDOW: Final = "1h"
 _SKEW_LEAST_PARTITIONS: Final = 20
 
@@ -40,7 +40,7 @@ def _of_cluster(settings: Settings) -> Iterator[Rule]:
         ("LeadersNotPreferred", f"{share} > {least:g}\nand on (cluster) {whole}",
          f"Leaders of {_CLUSTER} have not returned to their preferred brokers: load is uneven", "elect them", _BROKERS),
         ("TopicsMisconfigured", f"{clusters.WEAK_TOPICS.now(own, broken, by=('cluster',))} > 0",
-         f"Topics of {_CLUSTER} have invalid durability settings", "correct what isrwatch state --settings lists",
+         f"Topics of {_CLUSTER} have invalid durability settings", "correct what isrwatch settings lists",
          _SETTINGS),
         ("ThrottleLeft", f"{clusters.LEFT_THROTTLES.now(own)} > 0",
          f"Replication of {_CLUSTER} is throttled, though nothing is being reassigned", "remove the throttle",
@@ -49,7 +49,7 @@ def _of_cluster(settings: Settings) -> Iterator[Rule]:
          f"Brokers of {_CLUSTER} run different versions of Kafka", "finish the upgrade", _SETTINGS),
         ("ControllersFlap", f"{clusters.CONTROLLER_CHANGES.increase(_CONTROLLERS_WINDOW, own)} > {elections:g}",
          f"{_CLUSTER} elects a controller again and again", "read the log of its controllers",
-         f"isrwatch state --quorum --cluster {_CLUSTER}"),
+         f"isrwatch quorum --cluster {_CLUSTER}"),
     ):  # fmt: skip
         sentence = f"{what}. First: {first}"
         about = OF_CLUSTER

@@ -21,8 +21,8 @@ _PLANNED: Final = '{{ if match "_planned$" $labels.condition }} (planned work){{
 _OF_BROKER: Final = {"cluster": "cluster", "broker": "subject"}
 _OF_TOPIC: Final = {"topic": "subject"}
 _INCIDENTS: Final = f"isrwatch incidents --cluster {_CLUSTER}"
-_BROKERS: Final = f"isrwatch state --brokers --cluster {_CLUSTER}"
-_DIRECTORIES: Final = f"isrwatch state --directories --cluster {_CLUSTER}"
+_BROKERS: Final = f"isrwatch brokers --cluster {_CLUSTER}"
+_DIRECTORIES: Final = f"isrwatch directories --cluster {_CLUSTER}"
 _DOCTOR: Final = "isrwatch doctor"
 
 
@@ -75,7 +75,7 @@ def _of_disks(settings: Settings) -> Iterator[Rule]:
 
 
 def _of_controllers(settings: Settings) -> Iterator[Rule]:
-    quorum = f"isrwatch state --quorum --cluster {_CLUSTER}"
+    quorum = f"isrwatch quorum --cluster {_CLUSTER}"
     for name, what, first, command in (
         ("NoController", f"{_CLUSTER} has no active controller: no leader is elected",
          "start a majority of the voters, and restart no broker", quorum),
@@ -83,10 +83,10 @@ def _of_controllers(settings: Settings) -> Iterator[Rule]:
          "start or repair it, and stop no other controller", quorum),
         ("ReassignmentStuck", f"Reassignments of {_CLUSTER} are stuck",
          "start the brokers of the new replicas, raise the throttle, or cancel",
-         f"isrwatch state --reassignments --cluster {_CLUSTER}"),
+         f"isrwatch reassignments --cluster {_CLUSTER}"),
         ("HangingTransaction",
          f"A transaction hangs in topic {_BROKER} of {_CLUSTER}: read_committed consumers stop there",
-         "find and abort it", f"isrwatch state --transactions --cluster {_CLUSTER}"),
+         "find and abort it", f"isrwatch transactions --cluster {_CLUSTER}"),
     ):  # fmt: skip
         about = OF_CLUSTER | {"HangingTransaction": _OF_TOPIC, "QuorumVoterBehind": _OF_BROKER}.get(name, {})
         yield _of_conditions(name, f"{what}. First: {first}", settings, command, about)

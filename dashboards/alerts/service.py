@@ -76,7 +76,7 @@ def speed(settings: Settings) -> Iterator[Rule]:
             expression,
             f"Broker {{{{ $labels.broker }}}} of {_CLUSTER} {what}. First: {first}",
             settings,
-            command=f"isrwatch state --brokers --cluster {_CLUSTER}",
+            command=f"isrwatch brokers --cluster {_CLUSTER}",
             about=OF_BROKER,
         )
     yield _traffic_stopped(settings)
@@ -106,6 +106,6 @@ def _traffic_stopped(settings: Settings) -> Rule:
         f"{now}\nand {before} > {threshold(name, settings):g}",
         "Topic {{ $labels.topic }} used to have new records and has none. First: ask the owners of its producers",
         settings,
-        command="isrwatch state --topic {{ $labels.topic }}",
+        command="isrwatch partitions {{ $labels.topic }}",
         about={"topic": "topic"},
     )

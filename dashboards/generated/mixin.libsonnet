@@ -43,7 +43,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} has no active controller: no leader is elected. First: start a majority of the voters, and restart no broker",
-            "command": "isrwatch state --quorum --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "command": "isrwatch quorum --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
             "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
@@ -67,7 +67,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Broker {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} {{ if eq $labels.condition \"restart_loop\" }}goes down again and again{{ else }}is down{{ end }}. First: find out why, and stop no other one{{ end }}",
-            "command": "isrwatch state --brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "command": "isrwatch brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
             "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
@@ -77,7 +77,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Broker {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} runs, and is missing from ISRs. First: see whether its lag shrinks, then its disk and network{{ end }}",
-            "command": "isrwatch state --brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "command": "isrwatch brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
             "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
@@ -87,7 +87,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Broker {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} leaves ISRs again and again. First: see its disk, its network and the pauses of leaders{{ end }}",
-            "command": "isrwatch state --brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "command": "isrwatch brokers --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
             "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
@@ -98,7 +98,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "The log directory {{ $labels.subject | reReplaceAll `^[^:]*:` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} is offline. First: replace the disk, then restart the broker if that is safe",
-            "command": "isrwatch state --directories --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "command": "isrwatch directories --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
             "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
@@ -109,7 +109,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "The volume {{ $labels.subject | reReplaceAll `^[^:]*:` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of broker {{ $labels.subject | reReplaceAll `:.*` `` | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} {{ if eq $labels.condition \"disk_fills_up\" }}is almost full{{ else }}is nearly full{{ end }}. First: see what grows, shorten its retention, or cancel what fills it",
-            "command": "isrwatch state --directories --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "command": "isrwatch directories --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
             "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
@@ -119,7 +119,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{146,}(.{15})$` `$1…$2` }}{{ else }}Reassignments of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} are stuck. First: start the brokers of the new replicas, raise the throttle, or cancel{{ end }}",
-            "command": "isrwatch state --reassignments --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "command": "isrwatch reassignments --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
             "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
@@ -130,7 +130,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "Voter {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of the metadata quorum of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }} is behind. First: start or repair it, and stop no other controller",
-            "command": "isrwatch state --quorum --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "command": "isrwatch quorum --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
             "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },
@@ -141,7 +141,7 @@ prometheusAlerts+:: {
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "A transaction hangs in topic {{ $labels.subject | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` | reReplaceAll `(?s)^(.{40}).{201,}(.{15})$` `$1…$2` }} of {{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}]` `?` }}: read_committed consumers stop there. First: find and abort it",
-            "command": "isrwatch state --transactions --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
+            "command": "isrwatch transactions --cluster '{{ $labels.cluster | reReplaceAll `[\\pC\\p{Zl}\\p{Zp}\\\\|\\[\\]]` `?` | reReplaceAll `'` `'\\''` }}'",
             "sureness": "{{ with printf `kafka_replication_cluster_info{cluster=%q, primary_source=\"poll\"}` $labels.cluster | query }}the brokers are polled: causes are inferred, not proven{{ else }}isrwatch incidents says of each cause whether it is proven{{ end }}"
           }
         },

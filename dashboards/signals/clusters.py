@@ -113,7 +113,7 @@ LEFT_THROTTLES: Final = signal(
     "Throttles left behind",
     (
         "Topics and brokers whose replication is throttled though nothing is being reassigned: their followers cannot "
-        "catch up. isrwatch state --settings names them and how to remove the throttle."
+        "catch up. isrwatch settings names them and how to remove the throttle."
     ),
 )
 UNFINISHED_UPGRADE: Final = signal(

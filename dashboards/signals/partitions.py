@@ -43,7 +43,7 @@ TOPIC_UNDER_REPLICATED: Final = signal(
 TOPIC_REASSIGNING: Final = signal(
     "kafka_replication_topic_reassigning_partitions",
     "Being reassigned",
-    "Partitions of each topic with a reassignment that is not complete; isrwatch state --reassignments lists them.",
+    "Partitions of each topic with a reassignment that is not complete; isrwatch reassignments lists them.",
 )
 TOPIC_ISR_SHRINKS: Final = signal(
     "kafka_replication_topic_isr_shrinks_total",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Row = dict[str, Any]
+VERSION_HEADER: Final = "Isrwatch-Version"
+"""The header of every response of an exporter's API: which program answered."""
 _LISTED: Final = 10
 
 
@@ -156,6 +158,10 @@ class AnswersRestarted(ConnectionRefused):
     """What was followed is not there any more, and is to be read from its beginning."""
 
 
+class UnknownName(ConfigurationError):
+    """Nothing has a name that is asked for."""
+
+
 def refuse_unknown(given: Iterable[str] | None, existing: Iterable[str], what: str) -> None:
     """Refuse a name that nothing has: an empty answer would look like a healthy one.
 
@@ -165,10 +171,10 @@ def refuse_unknown(given: Iterable[str] | None, existing: Iterable[str], what: s
         what: they are names of, in the singular.
 
     Raises:
-        ConfigurationError: a name, or a pattern, fits nothing; the sentence lists the first of what there is.
+        UnknownName: a name, or a pattern, fits nothing; the sentence lists the first of what there is.
     """
     names = sorted(set(existing))
     for pattern in given or ():
         if not is_exclusion(pattern) and not any(map(patterns_of(pattern), names)):
             listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
-            raise ConfigurationError(f"unknown {what} {pattern}; known: {listed or 'none'}")
+            raise UnknownName(f"unknown {what} {pattern}; known: {listed or 'none'}")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.answers.answer import Answer, AsOf, Row, Sentence, Tone
 from exporters.read_model.event_filter import EventFilter, EventKey, key_of
+from exporters.read_model.moments import Version, read_moment
+from exporters.read_model.past import Past
 from exporters.read_model.recorded_events import COLUMNS, added_events, history
 from exporters.read_model.times import Clock
 from exporters.read_model.unreadable import UnreadableTables
@@ -72,7 +74,12 @@ class Chosen(NamedTuple):
         """Read a question; ``ConfigurationError``: a value is none that its filter, or the moment, can have."""
         clock = Clock(tables.now)
         selection = selection_of(question, clock)
-        return cls(selection, None if question.at is None else _then(tables, question.at, clock))
+        if question.at is None:
+            return cls(selection, None)
+        then = _then(tables, question.at, clock)
+        if then.version is None and (selection.until is None or selection.until > then.moment):
+            selection = replace(selection, until=then.moment)
+        return cls(selection, then)
 
     def newest(self, tables: Tables, limit: int | None, unreadable: UnreadableTables) -> Iterator[Row]:
         """Read the newest events, oldest first; None is no limit."""
@@ -94,8 +101,12 @@ def _answer(tables: Tables, rows: list[Row], said: list[Sentence], version: int)
 
 
 def _then(tables: Tables, at: str, clock: Clock) -> AsOf:
-    version = as_of(tables.folder, at, clock)
-    return AsOf(clock.now if at.strip().isdecimal() else clock.read(at), version)
+    """Return the version that was given, or the moment, which the tables must be able to show."""
+    moment = read_moment(at, clock.now)
+    if isinstance(moment, Version):
+        return AsOf(clock.now, as_of(tables.folder, at, clock))
+    Past(tables.folder, lambda: clock.now).check(moment)
+    return AsOf(moment)
 
 
 def selection_of(question: Question, clock: Clock) -> EventFilter:

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 
-from exporters.answers.answer import Answer, AnswersRestarted, ServerRefused, ServerUnavailable
+from exporters.answers.answer import VERSION_HEADER, Answer, AnswersRestarted, ServerRefused, ServerUnavailable
 from exporters.answers.incidents import IncidentReport
 from streaming.durations import duration_text
 from streaming.errors import ConfigurationError
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 VARIABLE: Final = "ISRWATCH_SERVER"
 API: Final = "/api/v1"
-VERSION_HEADER: Final = "Isrwatch-Version"
-"""The header of every response of the API: which program answered."""
 _LONGEST_QUOTE: Final = 300
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _GONE, _UNAVAILABLE = 200, 401, 403, 404, 410, 503
 _GATEWAY: Final = frozenset({502, 503, 504})

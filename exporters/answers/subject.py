@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Question, Row, Sentence, Tone, refuse_unknown
 from exporters.metrics.sample_ages import oldest_ages
-from exporters.read_model.past import state_as_of
+from exporters.read_model.moments import Version, read_moment
+from exporters.read_model.past import Past
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.times import SECOND, Clock
-from exporters.read_model.unreadable import UnreadableTables
 from exporters.read_model.versions import as_of
 from streaming.cluster_settings import each_cluster
 from streaming.contracts.tables import (
@@ -79,6 +79,7 @@ class Tables:
         snapshot: of the present; None reads it from the tables.
         unreadable: why a table of the snapshot could not be read, by its name.
         archive: every incident; None reads them from the tables.
+        past: of the same tables; None opens it.
     """
 
     folder: Place
@@ -87,6 +88,7 @@ class Tables:
     snapshot: ReplicationSnapshot | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
     archive: IncidentArchive | None = None
+    past: Past | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,10 +293,12 @@ def opened(tables: Tables, question: Question) -> Asked:
 
 
 def _past(tables: Tables, at: str, errors: dict[str, str]) -> tuple[ReplicationSnapshot, AsOf]:
-    version, collected = as_of(tables.folder, at, Clock(tables.now)), UnreadableTables()
-    snapshot = state_as_of(tables.folder, version, collected.add)
-    if collected.sentences:
-        errors[BROKER_STATE_TABLE.name] = "; ".join(collected.sentences)
+    """Return the state as of a time, by what had occurred, or of a version of the changes."""
+    moment, past = read_moment(at, tables.now), tables.past or Past(tables.folder, lambda: tables.now)
+    if not isinstance(moment, Version):
+        return past.snapshot(moment), AsOf(moment)
+    version = as_of(tables.folder, at, Clock(tables.now))
+    snapshot = past.at_version(version, lambda why: errors.update({BROKER_STATE_TABLE.name: why}))
     return snapshot, AsOf(snapshot.read_at, version)
 
 

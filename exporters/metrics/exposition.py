@@ -226,7 +226,8 @@ class Exposition:
         blocks: list[Block] = []
         for part in outline.parts:
             blocks += (part,) if isinstance(part, Block) else _cluster_blocks(part, clusters, now, request)
-        blocks += judged_blocks(clusters, self._inputs(prepared, health, now), request)
+        every = [each.cluster for each in prepared.clusters.values()]
+        blocks += judged_blocks(clusters, self.condition_inputs(every, health, now), request)
         blocks += broker_blocks(clusters, oldest_moment(self.oldest, BROKER_METRICS.name, now), request)
         left_out = {each.cluster.name: each.prepared.detail.left_out for each in clusters}
         series = sum(block.series for block in blocks)
@@ -236,9 +237,8 @@ class Exposition:
         blocks += exporter_blocks(health, series, request)
         return blocks + end(is_openmetrics=request.is_openmetrics)
 
-    def _inputs(self, prepared: PreparedSnapshot, health: ExporterHealth, now: int) -> ConditionInputs:
-        """Return what conditions follow from besides the clusters that a scrape selects."""
-        every = [each.cluster for each in prepared.clusters.values()]
+    def condition_inputs(self, every: Iterable[ClusterSnapshot], health: ExporterHealth, now: int) -> ConditionInputs:
+        """Return what conditions follow from besides the clusters that are asked about; ``every``: all clusters."""
         started = int(health.process.get("process_start_time_seconds", now / SECOND)) * SECOND
         return ConditionInputs(
             now=now,

@@ -92,7 +92,7 @@ SETTINGS_METRICS: Final = (
     SampledMetric(
         name=f"{OWN_PREFIX}cluster_weak_topics",
         labels=("cluster", "weakness"),
-        help="Topics whose settings risk records or availability, by weakness; isrwatch state --settings names them.",
+        help="Topics whose settings risk records or availability, by weakness; isrwatch settings names them.",
         source="topic_settings.weaknesses",
         is_of_topics=True,
         samples=_weak,

@@ -30,6 +30,7 @@ from streaming.name_patterns import patterns_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from exporters.read_model.event_filter import EventKey
     from exporters.read_model.unreadable import UnreadableTables
     from streaming.delta.store.place import Place
     from streaming.name_patterns import NamePatterns
@@ -141,6 +142,13 @@ class IncidentArchive:
         """
         return one_of([*self._newest().rows.values()], any_id, self._names())
 
+    def find(self, any_id: str) -> Row | None:
+        """Return the incident of an id; None where there is none, or several begin so."""
+        try:
+            return self.of_id(any_id)
+        except IncidentUnknown:
+            return None
+
     def neighbours(self, row: Row) -> tuple[Row | None, Row | None]:
         """Return the incidents of the same cluster that were opened before and after one."""
         ordered = sorted(
@@ -237,9 +245,14 @@ def _begin(row: Row) -> tuple[int, str]:
     return row["opened_at"], row["incident_id"]
 
 
-def time_of(row: Row) -> EventFilter:
-    """Return what selects the events of the cluster of an incident, from its begin to its newest change."""
-    return EventFilter(clusters=(row["cluster_id"],), since=row["opened_at"], until=row["updated_at"])
+def time_of(row: Row, after: EventKey | None = None) -> EventFilter:
+    """Return what selects the events of the cluster of an incident, from its begin to its newest change.
+
+    Args:
+        row: the incident.
+        after: only what comes behind the event with this key.
+    """
+    return EventFilter(clusters=(row["cluster_id"],), since=row["opened_at"], until=row["updated_at"], after=after)
 
 
 def _why(text: str | None) -> str:

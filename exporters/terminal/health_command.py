@@ -11,9 +11,17 @@ from rich.text import Text
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, document_of
 from exporters.read_model.health_reasons import BLIND, SEVERITIES, HealthSeverity
 from exporters.read_model.times import SECOND, span
-from exporters.terminal.health_gate import HealthReader, Look, WaitLimits, newer_than_now
-from exporters.terminal.options import ClusterOption, ConfigOption, TablesOption, folder_of
-from exporters.terminal.output import until_closed
+from exporters.terminal.health_gate import HealthReader, Look, ServerHealthReader, WaitLimits
+from exporters.terminal.options import (
+    ClusterOption,
+    ConfigOption,
+    OutputOption,
+    ServerOption,
+    TablesOption,
+    folder_of,
+    server_of,
+)
+from exporters.terminal.output import RowFormat, until_closed
 from streaming.delta.store.place import tables_place
 from streaming.durations import seconds_of
 from streaming.errors import ConfigurationError
@@ -58,8 +66,9 @@ def health(  # noqa: PLR0913 - one parameter per option
         list[str] | None,
         typer.Option(metavar="CONDITION", help=f"Do not count a condition; may be repeated: {', '.join(IGNORABLE)}."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as one JSON object.")] = False,
     cluster: ClusterOption = None,
+    row_format: OutputOption = None,
+    server: ServerOption = None,
     tables: TablesOption = None,
     config_file: ConfigOption = None,
 ) -> None:
@@ -70,22 +79,29 @@ def health(  # noqa: PLR0913 - one parameter per option
 
     Example: isrwatch health --wait 10m && echo next broker
     """
-    settings = load(config_file)
-    age = settings.export.stale_after if max_age is None else seconds_of("--max-age", max_age)
-    basis = HealthBasis(max_age_seconds=age, allows_planned=allow_planned, ignored=_ignorable(ignore or []))
-    names = tuple(cluster or ())
-    if wait is None:
+    if row_format not in {None, RowFormat.TABLE, RowFormat.JSON}:
+        raise ConfigurationError(f"health has no rows for -o {row_format}; use table or json")
+    age = None if max_age is None else seconds_of("--max-age", max_age)
+    stale_after = load(config_file).export.stale_after
+    ignored = _ignorable(ignore or [])
+    basis = HealthBasis(max_age_seconds=age or stale_after, allows_planned=allow_planned, ignored=ignored)
+    asked, names = server_of(server, tables, config_file), tuple(cluster or ())
+    if asked is not None:
+        reader: HealthReader | ServerHealthReader = ServerHealthReader(asked, names, basis, age)
+    elif wait is None:
         reader = HealthReader(folder_of(tables, config_file), names, basis)
+    else:
+        reader = HealthReader(tables_place(load(config_file), tables), names, basis)
+    if wait is None:
         look = reader.look()
         if look.missing:
             there = ", ".join(reader.names()) or "none"
             raise ConfigurationError(f"unknown cluster {look.missing[0]}; known: {there}")
     else:
-        folder = tables_place(settings, tables)
-        basis = newer_than_now(basis)
-        look = _waited(seconds_of("--wait", wait), seconds_of("--settle", settle), HealthReader(folder, names, basis))
+        reader.begin()
+        look = _waited(seconds_of("--wait", wait), seconds_of("--settle", settle), reader)
     with until_closed():
-        _print(look, basis, as_json=as_json)
+        _print(look, reader.basis, as_json=row_format is RowFormat.JSON)
     raise typer.Exit(EXIT_CODES[look.status])
 
 
@@ -98,7 +114,7 @@ def _ignorable(ignored: list[str]) -> frozenset[str]:
     return frozenset(ignored)
 
 
-def _waited(seconds: float, settle_seconds: float, reader: HealthReader) -> Look:
+def _waited(seconds: float, settle_seconds: float, reader: HealthReader | ServerHealthReader) -> Look:
     """Wait; each change of what it waits for is a line on stderr."""
     if settle_seconds > seconds:
         raise ConfigurationError("--settle is longer than --wait: it could never pass")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from exporters.answers.answer import ServerUnavailable
+from exporters.answers.health import served_health
 from exporters.read_model.cluster_health import HealthAnswer, HealthStatus, health_of
 from exporters.read_model.cluster_names import clusters_by_name, selected_clusters
 from exporters.read_model.reader import TablesReader, micros_now
@@ -18,6 +20,7 @@ from streaming.errors import ConfigurationError, IsrwatchError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from exporters.answers.server import Server
     from exporters.read_model.cluster_health import HealthBasis
     from streaming.delta.store.place import Place
 
@@ -53,6 +56,10 @@ class HealthReader:
         self._clusters = clusters
         self.basis = basis
 
+    def begin(self) -> None:
+        """Count only data from after this moment."""
+        self.basis = replace(self.basis, newer_than=micros_now())
+
     def look(self) -> Look:
         """Read what is new, and judge it. What cannot be read is no error, but leaves unknown whether all is well.
 
@@ -76,6 +83,46 @@ class HealthReader:
     def names(self) -> tuple[str, ...]:
         """Return the names of all clusters, as of the last look."""
         return tuple(clusters_by_name(self._reader.snapshot))
+
+
+class ServerHealthReader:
+    """Looks at the health that an exporter judges, again and again."""
+
+    def __init__(self, server: Server, clusters: tuple[str, ...], basis: HealthBasis, max_age: float | None) -> None:
+        """Ask for nothing yet; ``max_age``: as of :func:`served_health`."""
+        self._server, self._clusters, self._max_age = server, clusters, max_age
+        self._names: tuple[str, ...] = ()
+        self.basis = basis
+
+    def begin(self) -> None:
+        """Count only data from after this moment, by the clock of the server: the client's may be another.
+
+        Raises:
+            ServerRefused: no later look would help.
+            ServerUnavailable: the server does not answer, so its time is unknown.
+        """
+        *_, now = served_health(self._server, (), self.basis, self._max_age)
+        self.basis = replace(self.basis, newer_than=now)
+
+    def look(self) -> Look:
+        """Ask once. A server that does not answer leaves unknown whether all is well.
+
+        Raises:
+            ServerRefused: no later look would help.
+        """
+        try:
+            health, unreadable, missing, self._names, _ = served_health(
+                self._server, self._clusters, self.basis, self._max_age
+            )
+        except ServerUnavailable as error:
+            return Look(HealthAnswer(HealthStatus.UNKNOWN, ()), {"server": str(error)})
+        if missing and health.status is HealthStatus.HEALTHY:
+            health = health._replace(status=HealthStatus.UNKNOWN)
+        return Look(health, unreadable, missing)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all clusters, as of the last look."""
+        return self._names
 
 
 @dataclass(slots=True)
@@ -123,8 +170,3 @@ class WaitLimits:
                 return last
             report(last, left)
             self.sleep(min(LOOK_EVERY, left))
-
-
-def newer_than_now(basis: HealthBasis) -> HealthBasis:
-    """Return a basis that needs data from after this moment."""
-    return replace(basis, newer_than=micros_now())

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from exporters.read_model.moments import Version, read_moment
+from exporters.read_model.reader import micros_now
+from exporters.read_model.times import Clock
 from exporters.terminal.output import RowFormat
 from streaming.configuration_file import OPTION_HELP
 from streaming.contracts.tables import PARTITION_CHANGES
@@ -98,6 +101,14 @@ def folder_of(tables: str | None, config_file: Path | None) -> Place:
             "tables"
         )
     return folder
+
+
+def moment_of(as_of: str | None, *, local: bool) -> str | None:
+    """Return the value of ``--as-of`` as whoever answers reads it: a time of this machine's zone in UTC."""
+    if as_of is None or not local:
+        return as_of
+    moment = read_moment(as_of, micros_now(), local=True)
+    return as_of if isinstance(moment, Version) else Clock(0).iso(moment)
 
 
 def server_of(server: str | None, tables: str | None, config_file: Path | None) -> Server | None:

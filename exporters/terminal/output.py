@@ -20,7 +20,7 @@ from rich.text import Text
 from exporters.terminal.table_layout import Field, columns_of, fitting, plain_lines, table_of, taken
 from streaming.contracts.columns import Column
 from streaming.contracts.tables import TABLES
-from streaming.escapes import csv_line, json_text, printable
+from streaming.escapes import csv_line, json_document, json_text, printable
 from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
@@ -109,12 +109,12 @@ class RowOutput:
 
     def _json(self, rows: Iterable[Row], columns: tuple[str, ...], beside: Mapping[str, Any]) -> None:
         """Print one document, with a row on each line; of a stream an object per line."""
-        values = (json_text({name: machine(row.get(name), name, self.clock) for name in columns}) for row in rows)
+        values = ({name: machine(row.get(name), name, self.clock) for name in columns} for row in rows)
         if self.is_stream:
-            self.console.document(values)
+            self.console.document(map(json_text, values))
             return
         keys = [f"{json_text(key)}: {json_text(machine(value, key, self.clock))}, " for key, value in beside.items()]
-        self.console.document(chain([f'{{{"".join(keys)}"rows": ['], _separated(values), ["]}"]))
+        self.console.document(json_document("rows", values, "".join(keys)))
 
     def _csv(self, rows: Iterable[Row], columns: tuple[str, ...], *, heading: bool) -> None:
         cells = ([_cell(machine(row.get(name), name, self.clock)) for name in columns] for row in rows)
@@ -141,17 +141,6 @@ class RowOutput:
     def _is_narrow(self) -> bool:
         """Whether lines have to fit: ``-o wide`` and pipes have no width."""
         return self.console.is_terminal and self.format is not RowFormat.WIDE
-
-
-def _separated(lines: Iterable[str]) -> Iterator[str]:
-    """Put a comma at the end of each line that another one follows."""
-    before = None
-    for line in lines:
-        if before is not None:
-            yield f"{before},"
-        before = line
-    if before is not None:
-        yield before
 
 
 def output_of(chosen: RowFormat | None, clock: Clock, *, streams_in_pipe: bool = False) -> RowOutput:

@@ -28,6 +28,7 @@ from exporters.terminal.options import (
     WatchOption,
     checked,
     folder_of,
+    moment_of,
     server_of,
 )
 from exporters.terminal.output import RowFormat, until_closed
@@ -107,7 +108,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     Example: isrwatch state --cluster 'prod-*' --watch
     """
     source = Source.of(server, tables, config_file)
-    question = Question(tuple(cluster or ()), {}, everything, as_of)
+    question = Question(tuple(cluster or ()), {}, everything, moment_of(as_of, local=local))
 
     def show(console: Terminal) -> None:
         answer = source.ask("clusters", question)
@@ -121,7 +122,8 @@ def state(  # noqa: PLR0913 - one parameter per option
 def _answered(subject: Subject, given: Mapping[str, Any]) -> None:
     """Run the command of a subject."""
     filters = {each.name: tuple(given[each.name]) for each in subject.filters if given[each.name]}
-    question = Question(tuple(given["cluster"] or ()), filters, given.get("everything", False), given.get("as_of"))
+    at = moment_of(given.get("as_of"), local=given["local"])
+    question = Question(tuple(given["cluster"] or ()), filters, given.get("everything", False), at)
     source = Source.of(given["server"], given["tables"], given["config_file"])
 
     def show(console: Terminal) -> None:

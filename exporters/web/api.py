@@ -1,32 +1,57 @@
-"""The responses of the JSON API about a snapshot: rows of a resource, a page at a time, and what these rest on.
+"""The JSON API: rows of resources, one incident, health, answers about subjects; requests parsed, errors as JSON.
 
 Column names are those of the tables, times UTC microseconds. State that is too old for ``/metrics`` stays readable
-here, marked ``is_stale``.
+here, marked ``is_stale``. What is asked of the past is read from the tables: in threads of its own, of which there are
+few, so that scrapes never wait for one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
+from anyio import CapacityLimiter, to_thread
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
 
+from exporters.answers.answer import VERSION_HEADER, Question, UnknownName
+from exporters.answers.events import LARGEST_LIMIT, LIMIT
+from exporters.answers.incidents import report
+from exporters.answers.subject import Limits, Tables
+from exporters.answers.subjects import ANSWERS
 from exporters.read_model.cluster_health import HealthStatus
+from exporters.read_model.cluster_names import clusters_by_name
+from exporters.read_model.conditions import OWN_RULES
+from exporters.read_model.events import INCIDENT_COLUMNS
+from exporters.read_model.incident_archive import IncidentUnknown
+from exporters.read_model.past import Past
+from exporters.read_model.recorded_events import COLUMNS
 from exporters.read_model.snapshot import NO_TABLE
-from exporters.web.api_resource import CLUSTER, Cursor, View, clusters_of, cursor_of, page_of, row_schema, selection_of
+from exporters.web.api_resource import (
+    CLUSTER,
+    Cursor,
+    View,
+    clusters_of,
+    columns_of,
+    cursor_of,
+    page_of,
+    row_schema,
+    selection_of,
+)
+from exporters.web.endpoint import PREFIX, Answer, Endpoint
+from exporters.web.history_resources import HISTORY_RESOURCES, INCIDENT, WORK_COLUMNS, tables_of
 from exporters.web.negotiation import AcceptedGzip
-from exporters.web.parameters import RequestRefused, query_of
+from exporters.web.openapi import document_of
+from exporters.web.parameters import AT, RequestRefused, flag, moment_of, query_of, text
 from exporters.web.resources import (
     BROKERS,
     CLUSTERS,
     FRESHNESS,
     GROUP_RESOURCES,
     HEALTH_COLUMNS,
-    HISTORY_RESOURCES,
     MAINTENANCE,
     PARAMETERS,
     PARTITIONS,
@@ -35,17 +60,24 @@ from exporters.web.resources import (
     health_content,
 )
 from streaming.contracts.columns import Column, required
+from streaming.contracts.tables import INCIDENTS, REPLICATION_EVENTS
+from streaming.delta.changes.reader import ChangesRestarted
+from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.web.responses import JsonResponse, error_response, lines_response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from exporters.answers.subjects import Answering
+    from exporters.read_model.conditions import Raised
+    from exporters.read_model.incident_archive import IncidentArchive
     from exporters.read_model.refresher import Refresher
+    from exporters.read_model.snapshot import ReplicationSnapshot
     from exporters.web.api_resource import ApiResource, Schema
-    from exporters.web.parameters import Parameter, Query
+    from exporters.web.parameters import Query
 
 RESOURCES: Final[tuple[ApiResource, ...]] = (
     CLUSTERS,
@@ -58,10 +90,10 @@ RESOURCES: Final[tuple[ApiResource, ...]] = (
 )
 VERSION_COLUMNS: Final = (
     required("table_version", "long", "version of partition_changes that the response shows"),
-    required("read_at", "timestamp", "when the exporter last read the tables"),
+    required("read_at", "timestamp", "when the exporter last read the tables; of the past the moment that is shown"),
 )
 _PAGE_COLUMNS: Final = (
-    required("count", "long", "rows that the filters select, on all pages"),
+    Column("count", "long", "rows that the filters select, on all pages; null where they are not counted"),
     required("is_truncated", "boolean", "more rows follow behind those of this page"),
     Column("next_cursor", "string", "gives the next page; null on the last one"),
     required("has_changed", "boolean", "the change log has another version than at the first page"),
@@ -77,15 +109,19 @@ def page_response(resource: ApiResource, view: View, query: Query) -> dict[str, 
     selection = selection_of(resource.name, query.values)
     cursor = None if query["cursor"] is None else cursor_of(query["cursor"], selection, resource.key_types)
     after = None if cursor is None else cursor.key
-    page = page_of(resource.matching(view, query), resource.key, query["limit"], after)
+    if resource.page is not None:
+        page = resource.page(view, query, after)
+    else:
+        page = page_of(resource.matching(view, query), resource.key, query["limit"], after)
     first_version = view.snapshot.version if cursor is None else cursor.version
+    remarks = resource.remarks(view, query)
     return {
         **envelope(view),
         "freshness": {
             name: {**view.freshness(cluster), **{flag: holds(cluster) for flag, holds in resource.available.items()}}
             for name, cluster in view.clusters.items()
         },
-        **resource.remarks(view),
+        **remarks,
         "count": page.count,
         "is_truncated": page.has_more,
         "next_cursor": None if page.last is None else Cursor(first_version, page.last).encoded(selection),
@@ -118,6 +154,10 @@ def page_schema(resource: ApiResource, row: Schema) -> Schema:
         },
         resource.name: {"type": "array", "items": row},
     }
+    return _with(schema, more)
+
+
+def _with(schema: Schema, more: dict[str, Any]) -> Schema:
     return {**schema, "properties": {**schema["properties"], **more}, "required": [*schema["required"], *more]}
 
 
@@ -128,69 +168,34 @@ UNREADABLE_SCHEMA: Final[Schema] = {
 }
 
 
-# Every path of the JSON API: what it accepts and what it returns, declared once.
-
-
-PREFIX: Final = "/api/v1"
-Answer = tuple[int, dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """One path.
-
-    Attributes:
-        name: of the operation.
-        summary: one line.
-        help: what it returns.
-        parameters: everything that a request may give; ``cluster`` is among them.
-        answer: status and content of the response.
-        response: schema of the content.
-        statuses: the statuses with such a content, each with its meaning.
-        schemas: named schemas that ``response`` refers to.
-    """
-
-    name: str
-    summary: str
-    help: str
-    parameters: tuple[Parameter, ...]
-    answer: Callable[[View, Query], Answer]
-    response: Schema
-    statuses: Mapping[int, str]
-    schemas: Mapping[str, Schema] = field(default_factory=dict)
-
-    @property
-    def path(self) -> str:
-        """Path of the endpoint."""
-        return f"{PREFIX}/{self.name}"
-
-
 def _of_resource(resource: ApiResource) -> Endpoint:
     name = f"{''.join(word.title() for word in resource.name.split('_'))}Row"
     return Endpoint(
-        name=resource.name,
+        name=resource.path or resource.name,
         summary=resource.summary,
         help=resource.help,
         parameters=resource.parameters,
+        of_path=resource.of_path,
         answer=lambda view, query: (200, page_response(resource, view, query)),
         response=page_schema(resource, {"$ref": f"#/components/schemas/{name}"}),
         statuses={200: "A page of rows."},
         schemas={name: row_schema(resource.columns)},
+        no_history=resource.no_history,
     )
 
 
 def _health(view: View, query: Query) -> Answer:
-    content = {**envelope(view), **health_content(view, query)}
+    content = {**envelope(view), "now": view.now, **health_content(view, query)}
     return (200 if content["status"] is HealthStatus.HEALTHY else 503), content
 
 
 def _health_schema() -> Schema:
-    schema = row_schema((*VERSION_COLUMNS, STATUS))
+    schema = row_schema((*VERSION_COLUMNS, required("now", "timestamp", "the clock of the server"), STATUS))
     more = {
         "unreadable_tables": UNREADABLE_SCHEMA,
         "clusters": {"type": "array", "items": {"$ref": "#/components/schemas/ClusterHealth"}},
     }
-    return {**schema, "properties": {**schema["properties"], **more}, "required": [*schema["required"], *more]}
+    return _with(schema, more)
 
 
 HEALTH: Final = Endpoint(
@@ -203,133 +208,268 @@ HEALTH: Final = Endpoint(
     response=_health_schema(),
     statuses={200: "Healthy.", 503: "Unhealthy or unknown; an error: the tables have not been read yet."},
     schemas={"ClusterHealth": row_schema(HEALTH_COLUMNS)},
+    no_history="health is of now, as a gate needs it; conditions have a history",
 )
-ENDPOINTS: Final[tuple[Endpoint, ...]] = (HEALTH, *map(_of_resource, RESOURCES))
 
 
-# The OpenAPI 3.1 document of the JSON API, made from the declarations that the requests are answered by.
+# One incident in full, and the answers that commands print.
 
 
-Document = dict[str, Any]
-ERROR: Final[Document] = {
-    "type": "object",
-    "properties": {"error": {"type": "string", "description": "one sentence: what is wrong, and what is allowed"}},
-    "required": ["error"],
-    "additionalProperties": False,
-}
-ERRORS: Final = {
-    400: "A parameter is unknown or wrong.",
-    404: "There is no such cluster, or no such path.",
-    405: "The method is not GET or HEAD.",
-    500: "A fault of the exporter.",
-}
-NOT_READY: Final = "The exporter has not read the tables yet."
+_MOMENT_COLUMNS: Final = (
+    required("at", "timestamp", "when it happened, at the latest"),
+    required("subject", "string", "with what: orders-3, 28 partitions, broker 3"),
+    required("what", "string", "what happened"),
+    required("cause", "string", 'why, with the evidence; "" for none'),
+    required("partitions", "long", "how many partitions it is about"),
+    required("events", "long", "how many events it is"),
+)
+_REPORT_COLUMNS: Final = (
+    Column("incident", columns_of(INCIDENTS, INCIDENT_COLUMNS), "the incident", nullable=False),
+    required("parts", "string[]", "ids of the incidents that were merged into it"),
+    required("explained_by", "string[]", "ids of those that account for the harm within planned work"),
+    required("groups", "string[]", "which groups stand beyond the end now, after an unclean election"),
+    Column("before", "string", "id of the incident of the cluster that began before it"),
+    Column("after", "string", "id of the one that began after it"),
+    Column("evidence", [columns_of(REPLICATION_EVENTS, COLUMNS)], "the first events of its evidence", nullable=False),
+    Column("moments", [_MOMENT_COLUMNS], "what happened in its time, oldest first", nullable=False),
+    required("is_whole", "boolean", "moments leaves nothing out"),
+    Column("work", [WORK_COLUMNS], "planned work that was announced for brokers in its time", nullable=False),
+    Column(
+        "freshness",
+        (
+            required("name", "string", "display name of the cluster"),
+            required("id", "string", "Kafka's cluster id"),
+            Column("age", "double", "seconds since the newest observation"),
+            FRESHNESS[1],
+        ),
+        "data age of its cluster; null while that is unknown",
+    ),
+    Column("url", "string", "its page; null without export.url"),
+    required("now", "timestamp", "the clock of the server"),
+)
+REPORT: Final = Endpoint(
+    name="incidents/{incident}",
+    summary="One incident",
+    help="Everything about one incident: who, why, what it means, what to do first, what happened in its time. One "
+    "that was merged into another gives that one.",
+    parameters=(),
+    of_path=(INCIDENT,),
+    answer=lambda view, query: (200, report(tables_of(view), query["incident"], view.url).document()),
+    response=_with(row_schema(_REPORT_COLUMNS), {"unreadable": UNREADABLE_SCHEMA}),
+    statuses={200: "The incident."},
+    no_history="an incident is as it is known today; leave out at",
+)
+_ANSWER_COLUMNS: Final = (
+    required("columns", "string[]", "the keys of every row, in order"),
+    Column(
+        "sentences",
+        [(required("text", "string", "what is said"), required("tone", "string", "plain, note, warning or critical"))],
+        "what is said beside the rows: reasons, advice, why there are none",
+        nullable=False,
+    ),
+    Column(
+        "clusters",
+        [
+            (
+                required("name", "string", "display name of the cluster"),
+                required("id", "string", "Kafka's cluster id"),
+                Column("age", "double", "seconds since the newest observation; null before the first"),
+                FRESHNESS[1],
+            )
+        ],
+        "the clusters that were asked about",
+        nullable=False,
+    ),
+    required("now", "timestamp", "the clock of the server"),
+    Column(
+        "as_of",
+        (
+            required("moment", "timestamp", "moment of the past"),
+            Column("version", "long", "version of the changes, if one was asked for"),
+        ),
+        "what is shown of the past; null: the present",
+    ),
+    Column("version", "long", "version of the changes up to which it is complete; null where that does not matter"),
+)
+_GONE: Final = "What was committed after the version is not there any more, or too much: begin again."
 
 
-def document_of(endpoints: Iterable[Endpoint], version: str) -> Document:
-    """Return the OpenAPI document of the endpoints below ``/api/v1``."""
-    described = list(endpoints)
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "isrwatch",
-            "version": version,
-            "description": "The replication of Kafka clusters, from the Delta tables of isrwatch. Times are UTC "
-            "microseconds, unknown values are null.",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "paths": {endpoint.path: {"get": _operation(endpoint)} for endpoint in described},
-        "components": {"schemas": {"Error": ERROR, **_merged(described)}},
-    }
+def _of_answering(name: str, answering: Answering) -> Endpoint:
+    rows = {"type": "array", "items": {"type": "object"}, "description": "column to value"}
+    filters = (text(each, help_text, is_repeatable=True) for each, help_text in answering.filters.items())
+    everything = (flag("all", "Include what is healthy, or over."),) if answering.has_healthy else ()
+    cluster = text("cluster", "Name or id of a cluster, or a pattern.", is_repeatable=True)
+    moment = (AT_OR_VERSION,) if answering.has_history else ()
+    return Endpoint(
+        name=f"answers/{name}",
+        summary=f"Answer: {name}",
+        help=f"{answering.help} What isrwatch {name if name != 'clusters' else 'state'} prints.",
+        parameters=(cluster, *filters, *everything, *moment),
+        answer=partial(_answer, name),
+        response=_with(row_schema(_ANSWER_COLUMNS), {"rows": rows, "unreadable": UNREADABLE_SCHEMA}),
+        statuses={200: "The answer.", **({410: _GONE} if "after" in answering.filters else {})},
+        no_history=None if answering.has_history else f"of {name} only the newest samples are kept",
+        is_self_dated=True,
+    )
 
 
-def _merged(endpoints: list[Endpoint]) -> Document:
-    return {name: schema for endpoint in endpoints for name, schema in endpoint.schemas.items()}
+AT_OR_VERSION: Final = text("at", f"{AT.help} A number alone is a version of partition_changes.")
 
 
-def _operation(endpoint: Endpoint) -> Document:
-    refused = {"anyOf": [endpoint.response, _ref("Error")]}
-    statuses = {
-        str(status): _response(text, endpoint.response if status == 200 else refused)  # noqa: PLR2004 - HTTP's own
-        for status, text in endpoint.statuses.items()
-    }
-    errors = {str(status): _response(text, _ref("Error")) for status, text in ERRORS.items()}
-    not_ready = {} if "503" in statuses else {"503": _response(NOT_READY, _ref("Error"))}
-    return {
-        "operationId": endpoint.name,
-        "summary": endpoint.summary,
-        "description": endpoint.help,
-        "parameters": [_parameter(parameter) for parameter in endpoint.parameters],
-        "responses": {**statuses, **errors, **not_ready},
-    }
+def _answer(name: str, view: View, query: Query) -> Answer:
+    filters = {each: query[each] for each in ANSWERS[name].filters if query[each]}
+    if name == "events":  # without a bound the answer could be larger than the memory
+        filters["limit"] = (_bounded(filters.get("limit", ("",))[-1]),)
+    values = query.values
+    question = Question(values["cluster"], filters, values.get("all", False), values.get("at"))
+    return 200, ANSWERS[name].answer(tables_of(view), question).document()
 
 
-def _response(text: str, schema: Document) -> Document:
-    return {"description": text, "content": {"application/json": {"schema": schema}}}
+def _bounded(limit: str) -> str:
+    if not limit:
+        return str(LIMIT)
+    is_large = limit.isascii() and limit.isdecimal() and not 0 < int(limit[:20]) <= LARGEST_LIMIT
+    return str(LARGEST_LIMIT) if is_large else limit
 
 
-def _ref(name: str) -> Document:
-    return {"$ref": f"#/components/schemas/{name}"}
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    HEALTH,
+    *map(_of_resource, RESOURCES),
+    REPORT,
+    *(_of_answering(name, answering) for name, answering in ANSWERS.items()),
+)
+"""Every path; one that begins as another stands before it."""
 
 
-def _parameter(parameter: Parameter) -> Document:
-    schema = dict(parameter.schema)
-    if parameter.is_repeatable:
-        schema = {"type": "array", "items": schema}
-    elif parameter.default is not None:
-        schema["default"] = parameter.default
-    return {"name": parameter.name, "in": "query", "description": parameter.help, "schema": schema}
-
-
-# The routes below ``/api/v1``: requests parsed, responses and errors as JSON, compressed where that is accepted.
+# The routes below ``/api/v1``.
 
 
 _OPENAPI: Final = "openapi.json"
 _API: Final = "/api"
+_THREADS: Final = 4
+"""So many requests are answered at a time; the others wait."""
+_HEADERS: Final = {VERSION_HEADER: version("isrwatch")}
+
+
+@dataclass(slots=True, kw_only=True)
+class ApiSources:
+    """What the API reads beside the snapshot, and knows of the installation.
+
+    Attributes:
+        limits: ages beyond which state and samples do not count.
+        archive: every incident; None reads them for each request.
+        raised: returns the conditions that are raised at a time.
+        url: address of the exporter as others reach it; "" while that is not known.
+    """
+
+    limits: Limits
+    archive: IncidentArchive | None = None
+    raised: Callable[[ReplicationSnapshot, int], Iterable[Raised]] = lambda _snapshot, _now: ()
+    url: str = ""
 
 
 class ApiRoutes:
     """The responses of the JSON API."""
 
-    def __init__(self, refresher: Refresher, stale_after_seconds: float, clock: Callable[[], int]) -> None:
-        """Respond from the snapshot of a refresher.
-
-        Args:
-            refresher: reads the tables in the background.
-            stale_after_seconds: data age beyond which a cluster is marked stale.
-            clock: returns the time in UTC microseconds.
-        """
-        self._refresher = refresher
-        self._stale_after = stale_after_seconds
-        self._clock = clock
+    def __init__(self, refresher: Refresher, clock: Callable[[], int], sources: ApiSources) -> None:
+        """Respond from the snapshot of a refresher, and from its tables; ``clock`` gives UTC microseconds."""
+        self._refresher, self._clock, self.sources = refresher, clock, sources
+        self._past = Past(refresher.tables, clock)
+        self._threads = CapacityLimiter(_THREADS)
 
     def mounted(self) -> Mount:
-        """Assign the paths."""
-        routes = [Route(f"/{endpoint.name}", partial(self.respond, endpoint)) for endpoint in ENDPOINTS]
+        """Assign the paths; a path with a parameter comes behind those that it would take for one."""
+        ordered = sorted(ENDPOINTS, key=lambda endpoint: (bool(endpoint.of_path), -endpoint.name.count("/")))
+        routes = [Route(each.route, partial(self._apart, each), name=each.operation) for each in ordered]
         compressed = [Middleware(AcceptedGzip)]
-        return Mount(PREFIX, routes=[*routes, Route(f"/{_OPENAPI}", self._openapi)], middleware=compressed)
+        return Mount(PREFIX, routes=[Route(f"/{_OPENAPI}", self._openapi), *routes], middleware=compressed)
+
+    async def _apart(self, endpoint: Endpoint, request: Request) -> Response:
+        """Respond in one of the few threads that read tables."""
+        return await to_thread.run_sync(self.respond, endpoint, request, limiter=self._threads)
 
     def respond(self, endpoint: Endpoint, request: Request) -> Response:
         """Respond to a request; 503 before the first snapshot: empty lists would look like a healthy cluster."""
-        snapshot = self._refresher.snapshot
         try:
-            query = query_of(endpoint.parameters, request.query_params.multi_items())
-            if snapshot.version == NO_TABLE:
-                return error_response(self._refresher.why_not_ready(), 503)
-            clusters = clusters_of(snapshot, query[CLUSTER.name])
-            view = View(snapshot, self._clock(), self._stale_after, clusters, self._refresher.unreadable)
-            status, content = endpoint.answer(view, query)
-        except RequestRefused as error:
-            return error_response(str(error), error.status)
-        return JsonResponse(content, status)
+            query = self._query(endpoint, request)
+            if self._refresher.snapshot.version == NO_TABLE:
+                return self._error(self._refresher.why_not_ready(), 503)
+            status, content = endpoint.answer(self._view(endpoint, query), query)
+        except IsrwatchError as error:
+            return self._error(str(error), _status_of(error))
+        return JsonResponse(content, status, _HEADERS)
+
+    def _query(self, endpoint: Endpoint, request: Request) -> Query:
+        given = request.query_params.multi_items()
+        if endpoint.no_history is not None and any(name == AT.name for name, _ in given):
+            raise RequestRefused(400, f"{endpoint.no_history}: at is refused")
+        of_path = [(each.name, request.path_params[each.name]) for each in endpoint.of_path]
+        return query_of((*endpoint.of_path, *endpoint.parameters), (*of_path, *given), endpoint.parameters)
+
+    def _view(self, endpoint: Endpoint, query: Query) -> View:
+        """Return what one request sees: the present, or the moment that it asks for."""
+        snapshot, now, unreadable = self._refresher.snapshot, self._clock(), dict(self._refresher.unreadable)
+        sources = self.sources
+        tables = Tables(
+            folder=self._refresher.tables,
+            limits=sources.limits,
+            now=now,
+            snapshot=snapshot,
+            unreadable=unreadable,
+            archive=sources.archive,
+        )
+        names = query.values.get(CLUSTER.name, ())
+        clusters = {} if endpoint.is_self_dated else clusters_of(snapshot, names)
+        present = View(
+            snapshot,
+            now,
+            sources.limits.stale_after,
+            clusters,
+            unreadable=unreadable,
+            tables=tables,
+            raised=self._raised_in,
+            url=sources.url,
+        )
+        if endpoint.is_self_dated or query.values.get(AT.name) is None:
+            return present
+        at = moment_of(query[AT.name], now)
+        ids = {each.cluster.cluster_id for each in clusters.values()} if names else None
+        past = self._past.snapshot(at, ids)
+        return replace(present, snapshot=past, now=at, clusters=clusters_by_name(past), at=at)
+
+    def _raised_in(self, view: View) -> Iterable[Raised]:
+        """Return what is raised; of the past what has a history."""
+        every = self.sources.raised(view.snapshot, view.now)
+        return every if view.at is None else (each for each in every if each.condition not in OWN_RULES)
+
+    @staticmethod
+    def _error(sentence: str, status: int) -> Response:
+        response = error_response(sentence, status)
+        response.headers.update(_HEADERS)
+        return response
 
     def _openapi(self, request: Request) -> Response:
         """Respond with the description of the API."""
         try:
             query_of((), request.query_params.multi_items())
         except RequestRefused as error:
-            return error_response(str(error), error.status)
-        return JsonResponse(document_of(ENDPOINTS, version("isrwatch")))
+            return self._error(str(error), error.status)
+        return JsonResponse(document_of(ENDPOINTS, version("isrwatch")), headers=_HEADERS)
+
+
+def _status_of(error: IsrwatchError) -> int:
+    """Return the status of a response with an error: what is asked for is wrong, or cannot be read now."""
+    match error:
+        case RequestRefused():
+            return error.status
+        case IncidentUnknown() | UnknownName():
+            return 404
+        case ChangesRestarted():
+            return 410
+        case ConfigurationError():
+            return 400
+        case _:
+            return 503
 
 
 def refused(request: Request, error: Exception) -> Response:
@@ -341,7 +481,7 @@ def refused(request: Request, error: Exception) -> Response:
     paths = ", ".join([*(endpoint.path for endpoint in ENDPOINTS), f"{PREFIX}/{_OPENAPI}"])
     hint = f"the paths are {paths}" if error.status_code == 404 else "use GET or HEAD"  # noqa: PLR2004 - HTTP's own
     response = error_response(f"{error.detail}: {request.method} {request.url.path}; {hint}", error.status_code)
-    response.headers.update(error.headers or {})
+    response.headers.update({**(error.headers or {}), **_HEADERS})
     return response
 
 
@@ -349,5 +489,7 @@ def failed(request: Request, _: Exception) -> Response:
     """Respond to an error of the exporter, which is logged with its traceback: as JSON below ``/api``."""
     sentence = "a fault of isrwatch export; its log has the traceback"
     if request.url.path.startswith(_API):
-        return error_response(sentence, 500)
+        response = error_response(sentence, 500)
+        response.headers.update(_HEADERS)
+        return response
     return lines_response([sentence], 500)

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from exporters.read_model.cluster_names import clusters_by_name, selected_clusters
-from exporters.web.parameters import Parameter, RequestRefused, number, text
+from exporters.web.parameters import AT, Parameter, RequestRefused, number, text
 from streaming.contracts.columns import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from exporters.answers.subject import Tables
+    from exporters.read_model.conditions import Raised
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
     from exporters.web.parameters import Query
     from streaming.contracts.columns import Table
@@ -40,13 +42,26 @@ class View:
         stale_after_seconds: data age beyond which a cluster is marked stale.
         clusters: those that the request selects, by the name that they are shown under.
         unreadable: the tables that cannot be read, each with the reason.
+        tables: what is read beyond the snapshot: events, every incident.
+        raised: the conditions that are raised.
+        url: address of the exporter as others reach it; "" while that is not known.
+        at: the moment of the past that is shown; None is the present.
     """
 
     snapshot: ReplicationSnapshot
     now: int
     stale_after_seconds: float
     clusters: Mapping[str, ClusterSnapshot]
-    unreadable: Mapping[str, str] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    tables: Tables | None = None
+    raised: Callable[[View], Iterable[Raised]] = lambda _: ()
+    url: str = ""
+    at: int | None = None
+
+    def note_unreadable(self, table: str, sentences: Sequence[str]) -> None:
+        """Take over why a table could not be read for this request."""
+        if sentences:
+            self.unreadable.setdefault(table, "; ".join(sentences))
 
     def freshness(self, cluster: ClusterSnapshot) -> Row:
         """Return the data age of a cluster."""
@@ -70,9 +85,9 @@ def clusters_of(snapshot: ReplicationSnapshot, names: Iterable[str]) -> dict[str
 
 
 class Item(NamedTuple):
-    """Input of a row: a value of the snapshot, and its cluster."""
+    """Input of a row: a value, and the snapshot of its cluster; None of what is not of one that is there now."""
 
-    cluster: ClusterSnapshot
+    cluster: Any
     value: Any
 
 
@@ -114,6 +129,10 @@ class ApiResource:
         available: the name of a flag, and whether what the rows of a cluster come from could be read.
         remarks: what else a response says, by the name of its column.
         remark_columns: their columns.
+        no_history: why it cannot be shown as of a moment of the past; None where it can.
+        page: makes a page, where not all items are at hand; ``items`` is not called then.
+        path: below ``/api/v1``; by default the name.
+        of_path: the parameters in the path.
     """
 
     name: str
@@ -121,18 +140,25 @@ class ApiResource:
     help: str
     columns: tuple[Column, ...]
     filters: tuple[Filter, ...] = ()
-    items: Callable[[View, Query], Iterable[Item]]
+    items: Callable[[View, Query], Iterable[Item]] = lambda _view, _query: ()
     key: Callable[[Item], Key]
     key_types: tuple[type[str | int], ...]
     row: Callable[[View, Item], Row]
     available: Mapping[str, Callable[[ClusterSnapshot], bool]] = field(default_factory=dict)
-    remarks: Callable[[View], Row] = lambda _: {}
+    remarks: Callable[[View, Query], Row] = lambda _view, _query: {}
     remark_columns: tuple[Column, ...] = ()
+    no_history: str | None = None
+    page: Callable[[View, Query, Key | None], Page[Item]] | None = None
+    path: str = ""
+    of_path: tuple[Parameter, ...] = ()
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Everything that a request may give."""
-        return (CLUSTER, *(each.parameter for each in self.filters), LIMIT, CURSOR)
+        filters = (each.parameter for each in self.filters)
+        is_of_one = bool(self.of_path)
+        at = () if is_of_one or self.no_history is not None else (AT,)
+        return (*(() if is_of_one else (CLUSTER,)), *filters, *at, LIMIT, CURSOR)
 
     def matching(self, view: View, query: Query) -> Iterable[Item]:
         """Return the items that a request selects, in order."""
@@ -142,7 +168,7 @@ class ApiResource:
 
     def full_row(self, view: View, item: Item) -> Row:
         """Return a row with every column, under the name that its cluster is shown under."""
-        values = {**self.row(view, item), "cluster": item.cluster.name}
+        values = {**self.row(view, item), **({} if item.cluster is None else {"cluster": item.cluster.name})}
         return {column.name: values.get(column.name) for column in self.columns}
 
 
@@ -181,13 +207,13 @@ class Page(Generic[T]):
 
     Attributes:
         rows: in order.
-        count: how many rows there are on all pages.
+        count: how many rows there are on all pages; None where they are not counted.
         has_more: whether more rows follow.
         last: key of the last row, if more rows follow it.
     """
 
     rows: list[T]
-    count: int
+    count: int | None
     has_more: bool
     last: Key | None
 

@@ -10,7 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.errors import IsrwatchError
+from exporters.read_model.times import Clock
+from streaming.errors import ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -114,6 +115,20 @@ def number(
     return Parameter(name=name, help=help_text, schema=schema, parse=parse, **more)
 
 
+def seconds(name: str, help_text: str) -> Parameter:
+    """Declare a parameter that is a duration in seconds."""
+    least, most = 0.001, 2**31 - 1
+
+    def parse(given: str) -> float:
+        value = float(given)
+        if not (given.isascii() and len(given) <= _DIGITS and least <= value <= most):
+            raise ValueError
+        return value
+
+    schema = {"type": "number", "minimum": least, "maximum": most}
+    return Parameter(name=name, help=help_text, schema=schema, parse=parse)
+
+
 def flag(name: str, help_text: str) -> Parameter:
     """Declare a parameter that is true or false; false by default."""
     values = {"true": True, "false": False}
@@ -141,6 +156,33 @@ def moment(name: str, help_text: str) -> Parameter:
     return Parameter(name=name, help=help_text, schema=schema, parse=parse)
 
 
+AT: Final = Parameter(
+    name="at",
+    help="Show this moment of the past, by what had occurred by then; without it the present.",
+    schema={
+        "type": "string",
+        "description": "ISO 8601 such as 2026-03-01T10:30:00Z, microseconds since 1970, or a span before now such as "
+        "15m",
+        "examples": ["2026-03-01T10:30:00Z", "15m"],
+    },
+    parse=str,
+)
+
+
+def moment_of(text: str, now: int) -> int:
+    """Read the value of ``at``, UTC microseconds.
+
+    Raises:
+        RequestRefused: it is no moment.
+    """
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
+        return min(int(text), LARGEST)
+    try:
+        return Clock(now).read(text)
+    except ConfigurationError:
+        raise RequestRefused(400, f"at is {text!r}; use {AT.schema['description']}") from None
+
+
 def _whole(given: str) -> int:
     if not (given.isascii() and given.isdecimal() and len(given) <= _DIGITS):
         raise ValueError
@@ -158,8 +200,15 @@ class Query:
         return self.values[name]
 
 
-def query_of(parameters: Sequence[Parameter], given: Iterable[tuple[str, str]]) -> Query:
+def query_of(
+    parameters: Sequence[Parameter], given: Iterable[tuple[str, str]], named: Sequence[Parameter] | None = None
+) -> Query:
     """Parse the parameters of a request.
+
+    Args:
+        parameters: that are declared.
+        given: names and values.
+        named: those that a refusal names; by default all.
 
     Raises:
         RequestRefused: one is unknown or wrong; the sentence names it and what is allowed.
@@ -170,5 +219,6 @@ def query_of(parameters: Sequence[Parameter], given: Iterable[tuple[str, str]]) 
     allowed = [parameter.name for parameter in parameters]
     for name in texts:
         if name not in allowed:
-            raise RequestRefused(400, f"unknown parameter {name!r}; allowed: {', '.join(allowed) or 'none'}")
+            names = ", ".join(each.name for each in (parameters if named is None else named))
+            raise RequestRefused(400, f"unknown parameter {name!r}; allowed: {names or 'none'}")
     return Query({parameter.name: parameter.value_of(texts[parameter.name]) for parameter in parameters})

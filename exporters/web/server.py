@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
+from exporters.answers.subject import Limits
 from exporters.metrics.compression import gzipped, plain
 from exporters.metrics.exporter_metrics import metrics_path
 from exporters.metrics.exposition import Exposition
@@ -29,13 +30,13 @@ from exporters.metrics.prepared import ScrapeRequest
 from exporters.metrics.series_filter import SeriesFilter
 from exporters.metrics.text import OPENMETRICS, TEXT
 from exporters.read_model.cluster_names import clusters_by_name
-from exporters.read_model.conditions import ConditionSettings
+from exporters.read_model.conditions import ConditionSettings, raised
 from exporters.read_model.incident_archive import LOOK_SECONDS, IncidentArchive
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.read_model.side_tables import REST_AFTER_ERROR
 from exporters.read_model.snapshot import NO_TABLE
-from exporters.web.api import ApiRoutes, failed, refused
+from exporters.web.api import ApiRoutes, ApiSources, failed, refused
 from exporters.web.negotiation import accepts_gzip, prefers_openmetrics
 from exporters.web.pages.page import PageSettings
 from exporters.web.pages.routes import PageRoutes
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request as HttpRequest
 
     from exporters.metrics.compression import Block
+    from exporters.read_model.conditions import Raised
     from exporters.read_model.snapshot import ReplicationSnapshot
     from streaming.delta.store.place import Place
     from streaming.settings import ExportSettings
@@ -95,11 +97,13 @@ class Endpoints:
         self._stale_after = stale_after_seconds
         self._clock = clock
         self._exposition = exposition or Exposition(stale_after_seconds)
-        self.api = ApiRoutes(refresher, stale_after_seconds, clock)
         settings = PageSettings(
             stale_after=stale_after_seconds, conditions=self._exposition.conditions, metrics_path=telemetry_path
         )
         self.archive = IncidentArchive(refresher.tables, self._names, look_seconds=LOOK_SECONDS)
+        limits = Limits(stale_after=stale_after_seconds, oldest_ages=self._exposition.oldest, poll_intervals={})
+        sources = ApiSources(limits=limits, archive=self.archive, raised=self._raised)
+        self.api = ApiRoutes(refresher, clock, sources)
         self.pages = PageRoutes(refresher, clock, settings, self.problems, self.archive)
         self._jmx_exposition = JmxExposition(stale_after_seconds, self._exposition.oldest, self._exposition.chosen)
         self._bodies = ScrapeBodies(clock)
@@ -174,6 +178,11 @@ class Endpoints:
         if self._refresher.snapshot.version == NO_TABLE:
             return lines_response([self._refresher.why_not_ready()], 503)
         return lines_response(["isrwatch export is ready", *self._left_out()])
+
+    def _raised(self, snapshot: ReplicationSnapshot, now: int) -> list[Raised]:
+        every = self._refresher.snapshot.clusters.values()
+        inputs = self._exposition.condition_inputs(every, self._refresher.health, now)
+        return raised(clusters_by_name(snapshot), inputs)
 
     def _names(self) -> dict[str, str]:
         return {cluster_id: each.name for cluster_id, each in self._refresher.snapshot.clusters.items()}
@@ -303,6 +312,7 @@ def _parts(
         refresher, settings.stale_after, exposition=exposition, telemetry_path=settings.telemetry_path
     )
     endpoints.installations = installations
+    endpoints.api.sources.url = settings.url
     server = WebServer(application(endpoints), opened, protected)
     endpoints.http = server.counts
     exposition.give_way = ScrapePriority(server.counts)

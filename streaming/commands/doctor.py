@@ -17,9 +17,9 @@ from streaming.commands.cluster_options import BootstrapServersOption, ClusterOp
 from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, Finding, Status, numbered
 from streaming.configuration_file import OPTION_HELP, file_to_read, overriding
 from streaming.errors import IsrwatchError
-from streaming.escapes import json_text
+from streaming.escapes import json_document
 from streaming.settings import written_secrets
-from streaming.terminal import Terminal, print_wrapped
+from streaming.terminal import AnswerFormat, Terminal, print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +37,9 @@ def doctor(
     prometheus: Annotated[
         str, typer.Option(metavar="URL", help="Check that this Prometheus has our rules, and scrapes isrwatch.")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
+    output: Annotated[
+        AnswerFormat, typer.Option("--output", "-o", metavar="FORMAT", help="table or json: one document.")
+    ] = AnswerFormat.TABLE,
 ) -> None:
     """Check a configuration and what it needs: brokers, permissions, clocks, bus, folders, tables, Java, ports, TLS.
 
@@ -53,23 +55,27 @@ def doctor(
 
     isrwatch doctor --config isrwatch.toml --prometheus http://prometheus:9090
 
-    isrwatch doctor --config isrwatch.toml --json | jq 'select(.status == "problem")'
+    isrwatch doctor --config isrwatch.toml -o json | jq '.findings[] | select(.status == "problem")'
     """
     every = with_bootstrap_servers(each_cluster(config, cluster), bootstrap_servers)
     file = file_to_read(config, os.environ)
     checked = chain(read_from(file, os.environ), secrets(every, file), findings(filled(every), prometheus))
-    worst = _print_json(checked) if as_json else print_findings(checked)
+    worst = _print_json(checked) if output is AnswerFormat.JSON else print_findings(checked)
     if worst:
         raise typer.Exit(1)
 
 
 def _print_json(checked: Iterable[Finding]) -> bool:
     """Print each finding as it comes; return whether there is a problem."""
-    has_problem = False
-    for finding in checked:
-        has_problem |= finding.status is Status.PROBLEM
-        Terminal().document([json_text(asdict(finding))])
-    return has_problem
+    problems: list[Finding] = []
+
+    def documents() -> Iterator[dict[str, Any]]:
+        for finding in checked:
+            problems.extend([finding] if finding.status is Status.PROBLEM else [])
+            yield asdict(finding)
+
+    Terminal().document(json_document("findings", documents()))
+    return bool(problems)
 
 
 def print_findings(checked: Iterable[Finding]) -> bool:

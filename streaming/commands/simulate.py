@@ -23,7 +23,7 @@ from streaming.resources import conf_path
 from streaming.sources.simulated.scenario_file import load_scenario
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from streaming.sources.simulated.timeline import Entry, timeline
-from streaming.terminal import Terminal, print_wrapped
+from streaming.terminal import AnswerFormat, Terminal, print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,9 @@ def simulate(
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
     steps: Annotated[bool, typer.Option("--steps", help="Print a line for every step of every partition.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    answer: Annotated[
+        AnswerFormat, typer.Option("--output", "-o", metavar="FORMAT", help="table or json: one document.")
+    ] = AnswerFormat.TABLE,
     check: Annotated[bool, typer.Option("--check", help="Report violated invariants; exit with 1 if any.")] = False,
     presets: Annotated[
         bool, typer.Option("--presets", help="Print the differences between the versions of Kafka.")
@@ -58,8 +60,9 @@ def simulate(
     elif scenario is None:
         _list(console)
     else:
-        output: Timeline = JsonLines() if as_json else Lines(console)
-        _play(scenario, output, seed=seed, seconds=seconds, steps=steps or as_json, check=check)
+        is_json = answer is AnswerFormat.JSON
+        output: Timeline = JsonDocument() if is_json else Lines(console)
+        _play(scenario, output, seed=seed, seconds=seconds, steps=steps or is_json, check=check)
 
 
 def _play(scenario: str, output: Timeline, *, seed: int, seconds: float | None, steps: bool, check: bool) -> None:
@@ -109,7 +112,7 @@ def _partitions(losses: list[Loss]) -> str:
     return f"{len(losses)} partition{'s' * (len(losses) != 1)}"
 
 
-# Output of ``isrwatch simulate``: aligned lines, or JSON objects; and the table of versions.
+# Output of ``isrwatch simulate``: aligned lines, or a JSON document; and the table of versions.
 
 
 _COLOURS: Final = {
@@ -206,29 +209,31 @@ def _undecided(simulation: Simulation) -> Iterator[str]:
                 yield f"{where}: {waits}, {led.last_stable_offset_lag} behind, for a transaction that does not end"
 
 
-class JsonLines:
-    """One JSON object per line: the scenario with its truth, then one per entry, then the end."""
+class JsonDocument:
+    """One JSON document: the scenario with its truth, the entries, each on a line as it comes, then the end."""
+
+    def __init__(self) -> None:
+        self._separator = ""
 
     def begin(self, scenario: Scenario, seed: int) -> None:
         """Print the scenario, with what a monitor is expected to report."""
-        self._print(
-            {
-                "kind": "scenario",
-                "scenario": scenario.name,
-                "seed": seed,
-                "brokers": scenario.brokers,
-                "faults": [
-                    {name: value for name, value in asdict(fault).items() if value is not None}
-                    for fault in scenario.faults
-                ],
-                "truth": asdict(scenario.truth),
-            }
-        )
+        document = {
+            "scenario": scenario.name,
+            "seed": seed,
+            "brokers": scenario.brokers,
+            "faults": [
+                {name: value for name, value in asdict(fault).items() if value is not None} for fault in scenario.faults
+            ],
+            "truth": asdict(scenario.truth),
+        }
+        self._print(json_text(document).removesuffix("}") + ', "entries": [')
 
     def entry(self, entry: Entry) -> None:
         """Print one entry."""
         fields = entry._asdict() | {"at": seconds(entry.at), "after": entry.after and entry.after._asdict()}
-        self._print({"kind": "entry"} | {name: value for name, value in fields.items() if value not in ("", None)})
+        text = json_text({name: value for name, value in fields.items() if value not in ("", None)})
+        self._print(self._separator + text)
+        self._separator = ","
 
     def end(self, simulation: Simulation, *, check: bool) -> None:
         """Print the state of every partition, and violated invariants."""
@@ -237,15 +242,15 @@ class JsonLines:
             f"{simulation.topic_name(key.topic_id)}-{key.partition}": state._asdict()
             for key, state in cluster.controller.registry.partitions.items()
         }
-        end: dict[str, Any] = {"kind": "end", "refused": cluster.refused, "partitions": states}
+        end: dict[str, Any] = {"refused": cluster.refused, "partitions": states}
         if check and simulation.watch is not None:
             broken = (*simulation.watch.violations, *simulation.group_violations.values())
             end["violations"] = [str(violation) for violation in broken]
-        self._print(end)
+        self._print("], " + json_text(end).removeprefix("{"))
 
     @staticmethod
-    def _print(value: dict[str, Any]) -> None:
-        Terminal().document([json_text(value)])
+    def _print(text: str) -> None:
+        Terminal().document([text])
 
 
 def print_presets(console: Terminal) -> None:

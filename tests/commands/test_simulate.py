@@ -29,18 +29,20 @@ def test_every_step_has_a_line_of_its_own_on_demand() -> None:
     assert sum("[fenced]" in line for line in lines) == 28
 
 
-def test_machines_get_an_object_a_line() -> None:
-    entries = [json.loads(line) for line in simulated("broker_loss", "--for", "9s", "--json")]
-    assert entries[0]["truth"]["incidents"][0]["suspects"] == [3]
-    assert entries[1] == {"kind": "entry", "at": 3.0, "subject": "fault", "what": "kill broker 3"}
-    assert entries[-1]["partitions"]["orders-0"]["isr"] == [1, 2]
-    steps = {entry["subject"]: entry for entry in entries if "cause" in entry}
+def test_programs_get_one_document_with_an_entry_on_each_line() -> None:
+    lines = simulated("broker_loss", "--for", "9s", "-o", "json")
+    document = json.loads("\n".join(lines))
+    assert len(lines) == len(document["entries"]) + 2
+    assert document["truth"]["incidents"][0]["suspects"] == [3]
+    assert document["entries"][0] == {"at": 3.0, "subject": "fault", "what": "kill broker 3"}
+    assert document["partitions"]["orders-0"]["isr"] == [1, 2]
+    steps = {entry["subject"]: entry for entry in document["entries"] if "cause" in entry}
     assert {entry["cause"] for entry in steps.values()} == {"fenced"}
     assert steps["orders-0"]["after"]["isr"] == [1, 2]
 
 
 def test_the_same_seed_tells_the_same_story() -> None:
-    words = ("broker_loss", "--seed", "5", "--for", "9s", "--json")
+    words = ("broker_loss", "--seed", "5", "--for", "9s", "-o", "json")
     assert simulated(*words) == simulated(*words)
 
 

@@ -235,7 +235,7 @@ ON_NO_BOARD = {
     "partition_at_min_isr", "partition_last_known_leader", "partition_leader_epoch",
     "group_lag_seconds",  # group_lag_at_least_seconds is there during outages, too
     "group_losing_partitions",  # the condition group_losing follows from the same rows
-    "log_directory_cordoned",  # state --directories says it
+    "log_directory_cordoned",  # isrwatch directories says it
     "log_directory_growth_bytes_per_second",  # until_full follows from it
 }  # fmt: skip
 """Own metrics that are for queries of one's own."""

@@ -13,6 +13,7 @@ JUDGE: Final = "tests.judge --workers 2"
 SERVICES: Final = "spark or kafka or prometheus or store"
 RUNS: Final = r"\d+ runs, \d+ failed"
 DAYS: Final = r"\d+ days, \d+ with an error"
+MOMENTS: Final = r"\d+ moments and \d+ changes of \d+ runs, \d+ wrong"
 PLAYS: Final = r"\d+ played, \d+ with an error"
 
 
@@ -60,6 +61,27 @@ PARTS: Final = {
         "tests.chaos_kafka --faults 30 --seed {seed}",
         says=RUNS,
         resumes=True,
+    ),
+    "pages-of-a-night": Part(
+        "20 faults of a real Kafka: 50 moments on the pages are those of its log, and each change is met once",
+        "tests.pages.night build/night-short --play 20 --seed {seed}",
+        says=MOMENTS,
+    ),
+    **{
+        f"night-{number}": Part(
+            f"a night of random faults in pieces that are kept, piece {number} of 4",
+            "tests.chaos_kafka --faults 30 --runs 9 --minutes 45 --keep build/night --seed {seed}",
+            says=RUNS,
+            resumes=True,
+            in_all=False,
+        )
+        for number in (1, 2, 3, 4)
+    },
+    "night-pages": Part(
+        "50 moments of that night on the pages are those of Kafka's log, and each change is met once",
+        "tests.pages.night build/night --seed {seed}",
+        says=MOMENTS,
+        in_all=False,
     ),
     "drill": Part("ten faults of a real Kafka: each is reported as what it was", "tests.drill", says=r"\d+ faults.*"),
     "drill-polled": Part(

@@ -2,7 +2,8 @@
 
 FOLDER        runs that ``python -m tests.chaos_kafka --keep FOLDER`` has kept
 --moments N   so many random moments of all runs together (50)
---seed S      draws the same moments (it is printed)
+--play N      play a run of so many faults of a small cluster first, and keep it there
+--seed S      draws the same moments and faults (it is printed)
 
 At each moment the page of all clusters, that of the cluster and that of each topic are read over HTTP with ``?at=``.
 Then "previous change" is followed from the end to the beginning, and "next change" back: each change of the log is met
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -26,7 +28,11 @@ from exporters.read_model.moments import read_moment
 from exporters.web.server import serving
 from streaming.settings import ExportSettings
 from tests.chaos_kafka.compare import Facts
+from tests.chaos_kafka.harms import HARMS
 from tests.chaos_kafka.kept import TABLES, kept_folders, records_kept
+from tests.chaos_kafka.run import Verdict, played
+from tests.chaos_kafka.schedule import SMALL
+from tests.chaos_kafka.schedule import drawn as drawn_faults
 from tests.pages.kafkas_log import NO_LEADER, Counts, KafkasLog, Moment
 from tests.pages.reading import Read, get_page
 
@@ -65,7 +71,7 @@ class Pages:
 
     def _followed(self, path: str, rel: str) -> Iterator[int]:
         page = self.read(path)
-        while page.status == _OK and rel in page.links:
+        while rel in page.links:
             url = page.links[rel]
             yield moment_of(url)
             page = self.read(url)
@@ -207,12 +213,23 @@ def _wait_until_read(pages: Pages) -> None:
     pages.seconds.clear()
 
 
+def _played(keep: Path, faults: int, seed: int) -> bool:
+    """Play a run, and return whether its tables have what Kafka's log has."""
+    with tempfile.TemporaryDirectory(prefix="night-") as directory:
+        verdict, text = played(drawn_faults(seed, faults, tuple(HARMS), SMALL), Path(directory), keep=keep)
+    print(f"{verdict} seed {seed}, {faults} faults: {text}", flush=True)
+    return verdict is Verdict.EQUAL
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("folder", type=Path)
     options.add_argument("--moments", type=int, default=50)
+    options.add_argument("--play", type=int, default=0)
     options.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     given = options.parse_args()
+    if given.play and not _played(given.folder / f"seed-{given.seed}", given.play, given.seed):
+        return 1
     folders = kept_folders(given.folder)
     if not folders:
         options.error(f"{given.folder} has no run: python -m tests.chaos_kafka --keep {given.folder}")

@@ -221,7 +221,7 @@ def test_a_command_reads_tables_by_their_url(root: Place, tmp_path: Path) -> Non
     lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in options]
     config.write_text("\n".join([f'[tables]\ndirectory = "{place}"', "[tables.storage]", *lines]))
     for command in (["state"], ["events"], ["tables"]):
-        done = CliRunner().invoke(app, [*command, "--config", str(config), "--format", "json"])
+        done = CliRunner().invoke(app, [*command, "--config", str(config), "-o", "json"])
         assert done.exit_code == 0, done.output
         assert done.stdout.strip() not in {"", "[]"}
 

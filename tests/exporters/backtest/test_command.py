@@ -46,7 +46,7 @@ def test_it_says_what_fired_and_what_could_not_be_judged(busy_cluster: Any, rule
     assert "still fires  broker=3, cluster=main" in shown
     assert "not judged: Lag: reads kafka_consumergroup_lag, whose past no table keeps" in shown
     assert "1 of 1 alerts fired once, from " in shown
-    (row,) = map(json.loads, run(*options, "--format", "json").stdout.splitlines())
+    (row,) = json.loads(run(*options, "-o", "json").stdout)["rows"]
     assert (row["alert"], row["severity"], row["ended"]) == ("Fenced", "page", None)
     assert row["labels"] == {"broker": "3", "cluster": "main"}
 

@@ -76,7 +76,7 @@ def test_what_announced_work_explains_counts_unless_it_is_allowed(tables: Any, r
 
 def test_the_answer_as_json_has_every_reason_and_what_is_missing(tables: Any, rows: Any) -> None:
     commit(tables, rows, [1])
-    code, output = ran(tables, "--json")
+    code, output = ran(tables, "-o", "json")
     answer = json.loads(output)
     (cluster,) = answer["clusters"]
     assert (code, answer["status"], cluster["status"], answer["unreadable_tables"]) == (1, "unhealthy", "unhealthy", {})

@@ -208,9 +208,9 @@ def test_the_command_prints_findings_as_json_ends_with_1_at_a_problem_and_shows_
         '[collect.broker_metrics_client]\n"basic.auth.user.info" = "reader:hunter4"\n'
     )
 
-    run = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json"])
+    run = CliRunner().invoke(app, ["doctor", "--config", str(config), "-o", "json"])
 
-    rows = [json.loads(line) for line in run.output.splitlines()]
+    rows = json.loads(run.output)["findings"]
     assert run.exit_code == 1
     assert [row["status"] for row in rows if row["check"] == "brokers"] == ["problem"]
     assert {row["status"] for row in rows if row["check"] in {"metadata log", "clock", "polling"}} == {"skipped"}
@@ -227,9 +227,9 @@ def test_each_of_several_clusters_is_checked_and_the_machine_once(tmp_path: Path
         '[[cluster]]\nname = "test"\nbootstrap_servers = "127.0.0.1:2"\n'
     )
 
-    run = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json"])
+    run = CliRunner().invoke(app, ["doctor", "--config", str(config), "-o", "json"])
 
-    rows = [json.loads(line) for line in run.output.splitlines()]
+    rows = json.loads(run.output)["findings"]
     refused = {row["cluster"]: row["sentence"] for row in rows if row["check"] == "brokers"}
     assert "127.0.0.1:1" in refused["prod"]
     assert "127.0.0.1:2" in refused["test"]
@@ -243,8 +243,8 @@ def test_the_option_that_a_sentence_about_no_servers_names_is_there(tmp_path: Pa
     config.write_text("")
 
     def brokers(*options: str) -> list[str]:
-        run = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json", *options])
-        rows = [json.loads(line) for line in run.output.splitlines()]
+        run = CliRunner().invoke(app, ["doctor", "--config", str(config), "-o", "json", *options])
+        rows = json.loads(run.output)["findings"]
         return [row["sentence"] for row in rows if row["check"] == "brokers"]
 
     assert ["(or --bootstrap-servers)" in sentence for sentence in brokers()] == [True]

@@ -1,0 +1,70 @@
+"""The health of clusters as an exporter judges it, chosen and counted here: the same value as from tables."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final
+
+from exporters.answers.answer import ServerRefused
+from exporters.read_model.cluster_health import ClusterHealth, HealthAnswer, HealthStatus
+from exporters.read_model.health_reasons import HealthReason, HealthSeverity
+from streaming.name_patterns import is_exclusion, patterns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from exporters.answers.server import Server
+    from exporters.read_model.cluster_health import HealthBasis
+
+_UNHEALTHY: Final = 503
+_WORST_FIRST: Final = (HealthStatus.UNHEALTHY, HealthStatus.UNKNOWN, HealthStatus.HEALTHY)
+
+
+def served_health(
+    server: Server, clusters: Sequence[str], basis: HealthBasis, max_age: float | None
+) -> tuple[HealthAnswer, dict[str, str], tuple[str, ...], tuple[str, ...], int]:
+    """Ask a server for the health of clusters.
+
+    Args:
+        server: to ask.
+        clusters: patterns of names or ids; none choose all.
+        basis: what the answer must rest on; ``newer_than`` by the clock of the server.
+        max_age: older data is unknown, in seconds; None is the ``export.stale_after`` of the server.
+
+    Returns:
+        the health; the tables that the server cannot read; the patterns that fit nothing; the names of all clusters;
+        the time by the clock of the server, UTC microseconds.
+
+    Raises:
+        ServerRefused: the server does not answer with health.
+        ServerUnavailable: it does not answer.
+    """
+    parameters = [("ignore", each) for each in sorted(basis.ignored)]
+    parameters += [("allow_planned", "true")] if basis.allows_planned else []
+    parameters += [("newer_than", str(basis.newer_than))] if basis.newer_than is not None else []
+    parameters += [] if max_age is None else [("max_age", str(max_age))]
+    document = server.document("health", parameters, frozenset({_UNHEALTHY}))
+    try:
+        judged = [_cluster_of(each) for each in document["clusters"]]
+        unreadable, now = dict(document["unreadable_tables"]), int(document["now"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ServerRefused(f"{server.url} answers what this version does not understand: {error!r}") from None
+    chosen = patterns_of(*clusters)
+    selected = tuple(each for each in judged if chosen(each.cluster, each.cluster_id))
+    keys = [(each.cluster, each.cluster_id) for each in judged]
+    missing = (each for each in clusters if not is_exclusion(each) and not any(patterns_of(each)(*key) for key in keys))
+    statuses = {each.status for each in selected} | ({HealthStatus.UNKNOWN} if not selected else set())
+    worst = next(status for status in _WORST_FIRST if status in statuses)
+    return HealthAnswer(worst, selected), unreadable, tuple(missing), tuple(each.cluster for each in judged), now
+
+
+def _cluster_of(document: Mapping[str, Any]) -> ClusterHealth:
+    values = {name: document[name] for name in ClusterHealth._fields}
+    reasons = tuple(map(_reason_of, document["reasons"]))
+    return ClusterHealth(**{**values, "status": HealthStatus(document["status"]), "reasons": reasons})
+
+
+def _reason_of(document: Mapping[str, Any]) -> HealthReason:
+    values = {field.name: document[field.name] for field in fields(HealthReason)}
+    lists = {name: tuple(document[name]) for name in ("examples", "incidents")}
+    return HealthReason(**{**values, **lists, "severity": HealthSeverity(document["severity"])})
