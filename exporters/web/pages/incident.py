@@ -26,9 +26,9 @@ from exporters.web.pages.incidents import blamed, is_old, is_open, lasted, level
 from exporters.web.pages.page import (
     Inputs,
     Level,
-    Link,
     Notice,
-    Page,
+    PageLink,
+    PageModel,
     PageMoved,
     PageRefused,
     Row,
@@ -70,7 +70,7 @@ _WORST: Final = (
 
 
 class IncidentHistory(NamedTuple):
-    """What happened in the time of an incident.
+    """Events and work in the time of an incident.
 
     Attributes:
         events: of its cluster, oldest first.
@@ -96,7 +96,7 @@ class SuspectRow(NamedTuple):
 
 
 class PartitionLine(NamedTuple):
-    """What happened to one partition, in one line; ``left_out``: how many more steps there were."""
+    """Steps of one partition, in one line; ``left_out``: how many more steps there were."""
 
     name: str
     topic_path: str
@@ -105,7 +105,7 @@ class PartitionLine(NamedTuple):
 
 
 class Handling(NamedTuple):
-    """What helps to handle an incident: the runbook's section, commands for a platform, the link that silences it."""
+    """Help with an incident: the runbook's section, commands for a platform, the link that silences it."""
 
     runbook_path: str | None
     commands: tuple[CommandBlock, ...]
@@ -116,12 +116,12 @@ class Handling(NamedTuple):
 class Neighbours(NamedTuple):
     """The incidents of the same cluster that began before and after."""
 
-    before: Link | None
-    after: Link | None
+    before: PageLink | None
+    after: PageLink | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentPage(Page):
+class IncidentPage(PageModel):
     """One incident."""
 
     template: ClassVar[str] = "incident.html"
@@ -166,7 +166,7 @@ def found_incident(inputs: Inputs, archive: IncidentArchive, any_id: str) -> Row
     except IsrwatchError as error:
         raise PageRefused(503, f"the incidents cannot be read: {error}") from error
     if inputs.at is not None and row["opened_at"] > inputs.now:
-        began = Link(f"when {shown} began", links.incident(shown, row["opened_at"]))
+        began = PageLink(f"when {shown} began", links.incident(shown, row["opened_at"]))
         raise PageRefused(404, f"{shown} had not begun at this moment", [began])
     return row
 
@@ -178,13 +178,13 @@ def _finds(archive: IncidentArchive, any_id: str, row: Row) -> bool:
         return False
 
 
-def _choices(inputs: Inputs, archive: IncidentArchive, any_id: str) -> list[Link]:
+def _choices(inputs: Inputs, archive: IncidentArchive, any_id: str) -> list[PageLink]:
     """Return what an id may have meant: several incidents have it, or else the newest ones."""
     every = archive.all()
     meant = [row for row in every if any_id == row["short_id"] or row["incident_id"].startswith(any_id)] or every
     ids = [row["incident_id"] if row["short_id"] == any_id else shown_id(row) for row in meant[:_CHOICES]]
     pairs = zip(meant, ids, strict=False)
-    return [Link(f"{each}: {row['summary']}", links.incident(each, inputs.at)) for row, each in pairs]
+    return [PageLink(f"{each}: {row['summary']}", links.incident(each, inputs.at)) for row, each in pairs]
 
 
 class IncidentHistories:
@@ -403,7 +403,7 @@ def _silence(installations: Installations, row: Row, name: str, parts: Sequence[
     return silence_link(installations.alertmanager_url, name, [row["short_id"], *parts], f"{row['short_id']}: ")
 
 
-def _neighbour(inputs: Inputs, row: Row | None) -> Link | None:
+def _neighbour(inputs: Inputs, row: Row | None) -> PageLink | None:
     if row is None or (inputs.at is not None and row["opened_at"] > inputs.now):
         return None
-    return Link(f"{shown_id(row)}: {row['summary']}", links.incident(shown_id(row), inputs.at))
+    return PageLink(f"{shown_id(row)}: {row['summary']}", links.incident(shown_id(row), inputs.at))
