@@ -410,7 +410,7 @@ def measure(name: str, place: Place, days: int, moments: int, clusters: Sequence
 
 def spread(name: str, work: Callable[[int], object], asked: Sequence[int]) -> None:
     """Print how long work takes, and for how long another thread of the process had to wait meanwhile."""
-    taken, waits, is_over, cpu = list[float](), list[float](), threading.Event(), time.process_time()
+    taken, computed, waits, is_over = list[float](), list[float](), list[float](), threading.Event()
 
     def tick() -> None:
         while not is_over.is_set():
@@ -421,19 +421,16 @@ def spread(name: str, work: Callable[[int], object], asked: Sequence[int]) -> No
     watch = threading.Thread(target=tick)
     watch.start()
     for at in asked:
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         work(at)
-        taken.append(time.perf_counter() - began)
+        taken.append(1000 * (time.perf_counter() - began))
+        computed.append(1000 * (time.process_time() - cpu))
     is_over.set()
     watch.join()
-    taken.sort()
-    cpu = 1000 * (time.process_time() - cpu) / len(asked)
-    p50, p99 = (1000 * taken[min(len(taken) - 1, int(share * len(taken)))] for share in (0.5, 0.99))
+    p50, p99 = (sorted(taken)[min(len(taken) - 1, int(share * len(taken)))] for share in (0.5, 0.99))
+    cpus = f"CPU p50 {sorted(computed)[len(computed) // 2]:.0f} ms, most {max(computed):.0f} ms"
     waited = f"another thread waited {1000 * max(waits):.0f} ms at most"
-    print(
-        f"{name}: p50 {p50:.0f} ms, p99 {p99:.0f} ms, slowest {1000 * taken[-1]:.0f} ms, CPU {cpu:.0f} ms; {waited}",
-        flush=True,
-    )
+    print(f"{name}: p50 {p50:.0f} ms, p99 {p99:.0f} ms, slowest {max(taken):.0f} ms; {cpus}; {waited}", flush=True)
 
 
 def main() -> None:
