@@ -7,6 +7,7 @@ last one: the next moment costs what is applied to it alone.
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
@@ -115,7 +116,7 @@ class BaseSnapshots:
             for key in ((base.version, clusters), (base.version, None)):
                 if key in self._begins:
                     self._begins.move_to_end(key)
-                    return self._begins[key]
+                    return _of_clusters(self._begins[key], clusters)
             try:
                 begin = self._read(base, clusters)
             except IsrwatchError:  # an older one, or the changes alone, give the same
@@ -181,6 +182,14 @@ def _partitions(rows: pa.Table) -> pa.Table:
     after = rows["after"].combine_chunks()
     columns = dict(zip((field.name for field in after.type), after.flatten(), strict=True))
     return pa.table({name: columns[name] if name in columns else rows[name] for name in PartitionState._fields})
+
+
+def _of_clusters(begin: _Begin, clusters: Clusters) -> _Begin:
+    """Return a state of more clusters without the others."""
+    if clusters is None:
+        return begin
+    chosen = {key: each for key, each in begin.snapshot.clusters.items() if key in clusters}
+    return begin._replace(snapshot=replace(begin.snapshot, clusters=chosen))
 
 
 def _changes(changes: DeltaTable, after: int, at: int, clusters: Clusters) -> pa.Table:

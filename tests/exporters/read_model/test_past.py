@@ -79,6 +79,16 @@ def test_the_walk_meets_each_moment_of_a_change_once_and_back(history: History, 
     assert back == walked[::-1]
 
 
+def test_of_some_clusters_only_these_are_shown_whatever_was_shown_before(history: History, rows: pa.Table) -> None:
+    past, (_, newest) = past_of(history), past_of(history).range() or (0, 0)
+    every = {*rows["cluster_id"].to_pylist()}
+    assert {*past.snapshot(newest).clusters} == every
+    for cluster_id in every:
+        shown = of_moment(past.snapshot(newest, (cluster_id,)))
+        assert shown == {cluster_id: folded(rows, newest)[cluster_id]}
+    assert of_moment(past.snapshot(newest)) == folded(rows, newest)
+
+
 def test_a_moment_that_is_not_recorded_is_refused_with_what_is(history: History) -> None:
     past = past_of(history)
     oldest, newest = past.range() or (0, 0)
