@@ -63,8 +63,9 @@ _NOTHING: Final = _Begin(BEFORE_FIRST, ReplicationSnapshot())
 
 
 class _Following(NamedTuple):
-    """The changes after a base up to a moment, as they were read from a version of the table."""
+    """The changes after a base up to a moment, as they were read from a version of a table."""
 
+    table_id: int
     table_version: int
     begin: int
     clusters: Clusters
@@ -79,7 +80,7 @@ class BaseSnapshots:
         """Read nothing yet; the folder of the tables need not exist."""
         self._tables = tables
         self._bases = KeptTable(tables, PAST_STATES)
-        self._begins: OrderedDict[tuple[int, Clusters], _Begin] = OrderedDict()
+        self._begins: OrderedDict[tuple[Base, Clusters], _Begin] = OrderedDict()
         self._following: _Following | None = None
         self._damaged: set[str] = set()
 
@@ -113,7 +114,7 @@ class BaseSnapshots:
 
     def _begin(self, newest_version: int, at: int, clusters: Clusters) -> _Begin:
         for base in self._candidates(newest_version, at):
-            for key in ((base.version, clusters), (base.version, None)):
+            for key in ((base, clusters), (base, None)):
                 if key in self._begins:
                     self._begins.move_to_end(key)
                     return _of_clusters(self._begins[key], clusters)
@@ -122,7 +123,7 @@ class BaseSnapshots:
             except IsrwatchError:  # an older one, or the changes alone, give the same
                 self._damaged.update(file.path for file in base.files)
                 continue
-            self._keep((base.version, clusters), begin)
+            self._keep((base, clusters), begin)
             return begin
         return _NOTHING
 
@@ -150,16 +151,17 @@ class BaseSnapshots:
                 )
         return _Begin(base.version, draft.finish(base.version, base.newest, 0), rows.num_rows)
 
-    def _keep(self, key: tuple[int, Clusters], begin: _Begin) -> None:
+    def _keep(self, key: tuple[Base, Clusters], begin: _Begin) -> None:
         self._begins[key] = begin
         while len(self._begins) > 1 and sum(each.partitions for each in self._begins.values()) > PARTITIONS_KEPT:
             self._begins.popitem(last=False)
 
     def _rows(self, changes: DeltaTable, begin: int, at: int, clusters: Clusters) -> pa.Table:
         """Return the changes after a version that had occurred by a moment, in any order."""
-        held, version = self._following, int(changes.version())
-        if held is None or (held.begin, held.clusters) != (begin, clusters) or held.until < at:
-            held = _Following(version, begin, clusters, at, _changes(changes, begin, at, clusters))
+        held, version, table_id = self._following, int(changes.version()), changes.metadata().id
+        is_same = held is not None and (held.table_id, held.begin, held.clusters) == (table_id, begin, clusters)
+        if held is None or not is_same or held.until < at or held.table_version > version:
+            held = _Following(table_id, version, begin, clusters, at, _changes(changes, begin, at, clusters))
         elif held.table_version < version:  # they may have occurred before
             fresh = _changes(changes, held.table_version, held.until, clusters)
             held = held._replace(table_version=version, rows=pa.concat_tables([held.rows, fresh]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -191,3 +193,31 @@ def test_incidents_that_were_open_then_are_shown_as_of_then(tables: Tables) -> N
     assert (first["closed_at"], first["updated_at"], first["offline_now"]) == (None, START + 17 * SECOND, None)
     assert (second["recovered_at"], second["offline_now"], second["offline_peak"]) == (None, None, 9)
     assert shown(35)[0]["recovered_at"] == START + 30 * SECOND
+
+
+def test_another_folder_in_the_place_of_the_tables_is_read_anew(
+    history: History, rows: pa.Table, tmp_path: Path
+) -> None:
+    tables, (_, newest) = tmp_path / "tables", past_of(history).range() or (0, 0)
+    shutil.copytree(history.tables, tables)
+    past = Past(tables)
+    assert of_moment(past.snapshot(newest)) == folded(rows, newest)
+    shutil.rmtree(tables)
+    life = Life(tables)
+    life.derive()
+    assert {*past.snapshot(life.story.now).clusters} == {"cluster-1"}
+    shutil.rmtree(tables)
+    shutil.copytree(history.tables, tables)
+    assert of_moment(past.snapshot(newest)) == folded(rows, newest)
+
+
+def test_a_cluster_whose_newest_report_is_unknown_is_known_up_to_its_own_rows(history: History) -> None:
+    (_, newest) = past_of(history).range() or (0, 0)
+    present = past_of(history).snapshot(newest)
+    one = next(iter(present.clusters))
+    past = Past(history.tables, present=lambda: replace(present, clusters={one: present.clusters[one]}))
+    (_, upto) = past.range() or (0, 0)
+    for cluster_id, cluster in past.snapshot(upto).clusters.items():
+        changed = max(each.changed_at or 0 for each in cluster.partitions())
+        assert (cluster.watermark or 0) <= upto
+        assert cluster_id == one or changed <= (cluster.watermark or 0) <= upto
