@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,17 +30,28 @@ from tests.exporters.meaning import folded, of_moment
 NOW = 1_900_000_000_000_000
 
 
-@pytest.fixture(scope="module", params=[logs, polls], ids=lambda sources: str(sources.__name__))
-def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """Days of clusters with topics that are deleted and made again, read by several sources; a base a day."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bases, "SHARE", 100)
-        made = play(tmp_path_factory.mktemp("tables"), request.param(1), Random(1), lambda _: None)
-        made.project()
-    return made
-
-
 @pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], History]:
+    """Play sources once: days of topics that are deleted and made again, and a base a day."""
+
+    @cache
+    def play_once(sources: Any) -> History:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bases, "SHARE", 100)
+            made = play(tmp_path_factory.mktemp("tables"), sources(1), Random(1), lambda _: None)
+            made.project()
+        return made
+
+    return play_once
+
+
+@pytest.fixture(params=[logs, polls], ids=lambda sources: str(sources.__name__))
+def history(request: pytest.FixtureRequest, played: Callable[[Any], History]) -> History:
+    """Two clusters by their logs, or a poller."""
+    return played(request.param)
+
+
+@pytest.fixture
 def rows(history: History) -> pa.Table:
     """Every row of the change log, in order."""
     return pa.concat_tables(part for _, part in ChangeReader(history.tables / "partition_changes").poll())
