@@ -5,17 +5,14 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.text import Text
 
-from exporters.answers.answer import Answer, Question
-from exporters.answers.subject import Limits, Tables
-from exporters.answers.subjects import ANSWERS, SUBJECTS
-from exporters.read_model.reader import micros_now
+from exporters.answers.answer import Question
+from exporters.answers.source import Source
+from exporters.answers.subjects import SUBJECTS
 from exporters.terminal.answer_view import output_for, print_answer, raise_unreadable
 from exporters.terminal.options import (
     AsOfOption,
@@ -27,9 +24,7 @@ from exporters.terminal.options import (
     TablesOption,
     WatchOption,
     checked,
-    folder_of,
     moment_of,
-    server_of,
 )
 from exporters.terminal.output import RowFormat, until_closed
 from streaming.errors import ConfigurationError, IsrwatchError
@@ -37,9 +32,7 @@ from streaming.escapes import printable
 from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
-    from exporters.answers.server import Server
     from exporters.answers.subject import NameFilter, Subject
-    from streaming.delta.store.place import Place
 
 WATCH_SECONDS: Final = 2.0
 EXAMPLES: Final[Mapping[str, str]] = {
@@ -58,37 +51,6 @@ EXAMPLES: Final[Mapping[str, str]] = {
 _OWN_OPTION: Final = "own"
 """The parameter of the option that has the name of the argument: for names that begin with a hyphen."""
 _WITH_HEALTHY: Final = frozenset({"partitions", "replicas"})
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Source of answers: an exporter, or else the tables of a folder."""
-
-    server: Server | None
-    folder: Place | None
-    config_file: Path | None
-
-    @classmethod
-    def of(cls, server: str | None, tables: str | None, config_file: Path | None) -> Source:
-        """Choose by the options, the variable ISRWATCH_SERVER and the configuration.
-
-        Raises:
-            ConfigurationError: both are given, or there are no tables.
-        """
-        asked = server_of(server, tables, config_file)
-        return cls(asked, None if asked else folder_of(tables, config_file), config_file)
-
-    def ask(self, subject: str, question: Question) -> Answer:
-        """Ask; the one place where it matters who answers."""
-        if self.server is not None:
-            return self.server.answer(subject, question)
-        return ANSWERS[subject].answer(self.tables(), question)
-
-    def tables(self) -> Tables:
-        """Return the tables, where no server is asked."""
-        if self.folder is None:
-            raise AssertionError("a server is asked")
-        return Tables(folder=self.folder, limits=Limits.of(self.config_file), now=micros_now())
 
 
 def state(  # noqa: PLR0913 - one parameter per option

@@ -54,7 +54,16 @@ SETTINGS_OF_TEST = replace(SETTINGS, stale_after=3600.0)
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written = WrittenTables(tmp_path_factory.mktemp("live") / "tables")
-    write_live_cluster(written, micros_now())
+    now, rows = micros_now(), Rows()
+    write_live_cluster(written, now)
+    shrink = {"event": "isr_shrink", "event_broker": None, "detail": None}
+    state, before = rows.state([1, 2, 3], [1], 1), rows.state([1, 2, 3], [1, 2], 1)
+    written.commit(*(
+        rows.partition("payments", number, state, now, before=before, events=[{**shrink, "event_id": f"e{number}"}],
+                       left_isr=[2],
+                       cause="fenced", evidence="proven")
+        for number in (0, 1)
+    ))  # fmt: skip
     return written.directory
 
 
