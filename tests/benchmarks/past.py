@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exporters.read_model.past import Past, ChangeScope
+from exporters.read_model.past import ChangeScope, Past
 from streaming.contracts.columns import OCCURRENCE
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
