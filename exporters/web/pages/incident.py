@@ -57,7 +57,7 @@ _EVIDENCE_SHOWN: Final = 3
 _CHOICES: Final = 10
 _KEPT: Final = 32
 _HELD: Final = 1_000
-"""Fewer events in memory than this are all that there were since the exporter began to read."""
+"""Fewer events than this are all that were read since a moment: so many are held in memory."""
 _PEAKS: Final = {
     "offline": "offline_peak",
     "under min ISR": "under_min_isr_peak",
@@ -279,9 +279,9 @@ def _events_until_now(inputs: Inputs, row: Row, history: IncidentHistory) -> tup
     events = [event for event in history.events if event.occurred_not_after <= inputs.now]
     if inputs.past is not None or row["closed_at"] is not None:
         return events, history.is_complete
-    newest = [event for event in inputs.snapshot.recent_events if event.cluster_id == row["cluster_id"]]
-    later = [event for event in newest if event.occurred_not_after > row["updated_at"]]
-    is_complete = history.is_complete and (len(later) < len(newest) or len(newest) < _HELD)
+    newest = [each for each in inputs.snapshot.recent_events if each.occurred_not_after > row["updated_at"]]
+    later = [each for each in newest if each.cluster_id == row["cluster_id"]]
+    is_complete = history.is_complete and len(newest) < _HELD
     return [*events, *sorted(later, key=lambda event: event.occurred_not_after)], is_complete
 
 
