@@ -19,7 +19,7 @@ from exporters.answers.links import MARKDOWN, PageKind, Target, moved, relative,
 from exporters.answers.post_mortem import markdown
 from exporters.answers.subject import Limits, Tables
 from exporters.read_model.moments import Version, read_moment
-from exporters.read_model.past import EVERYTHING, MomentRefused, Scope
+from exporters.read_model.past import EVERYTHING, ChangeScope, MomentRefused
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.pages.broker import broker_page
 from exporters.web.pages.cluster import cluster_page
@@ -212,19 +212,19 @@ class PageRoutes:
             raise PageRefused(503, f"the past cannot be read: {error}") from error
         return replace(inputs, snapshot=snapshot, now=at, past=past)
 
-    def _scope(self, inputs: Inputs, target: Target) -> Scope:
+    def _scope(self, inputs: Inputs, target: Target) -> ChangeScope:
         """Return whose changes a page is about; a cluster is known by the name that it has now."""
         if target.kind is PageKind.INCIDENT:
-            return Scope(found_incident(inputs, self._archive, target.name)["cluster_id"])
+            return ChangeScope(found_incident(inputs, self._archive, target.name)["cluster_id"])
         cluster = inputs.clusters.get(target.cluster) if target.cluster else None
         if cluster is None:
             return EVERYTHING
         cluster_id = cluster.cluster.cluster_id
         if target.kind is PageKind.BROKER:
-            return Scope(cluster_id, broker=int(target.name))
-        return Scope(cluster_id, topic=target.name if target.kind is PageKind.TOPIC else None)
+            return ChangeScope(cluster_id, broker=int(target.name))
+        return ChangeScope(cluster_id, topic=target.name if target.kind is PageKind.TOPIC else None)
 
-    def _possible(self, inputs: Inputs, scope: Scope) -> list[PageLink]:
+    def _possible(self, inputs: Inputs, scope: ChangeScope) -> list[PageLink]:
         """Return links to the oldest and the newest moment that can be shown, and to the present."""
         shown = self._past.range(None if scope.cluster_id is None else (scope.cluster_id,))
         query = [(name, value) for name, values in inputs.query.items() for value in values]
