@@ -11,7 +11,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
+from exporters.read_model.conditions import SAMPLES_SILENT_SECONDS
 from exporters.read_model.group_sums import GroupTrouble, summed, troubles
+from exporters.read_model.snapshot import SECOND
 from exporters.web.pages.cluster import cluster_named, notice_of_age, trail_of
 from exporters.web.pages.page import (
     Inputs,
@@ -112,7 +114,7 @@ def groups_page(inputs: Inputs, cluster_name: str) -> PageModel:
             inputs, cluster, chosen[0], (*trail, PageLink("Groups", links.groups(cluster_name, inputs.at))), notices
         )
     samples = _samples(inputs, cluster)
-    rows = sorted((_summary(cluster, group, each) for group, each in samples.items()), key=_worst_first)
+    rows = sorted((_summary(inputs, cluster, group, each) for group, each in samples.items()), key=_worst_first)
     worst = rows[0].level if rows else Level.UNKNOWN
     in_trouble = sum(row.level is not Level.HEALTHY for row in rows)
     return GroupsPage(
@@ -136,7 +138,7 @@ def _one(
     if samples is None:
         sentence = f"cluster {cluster.name} has no group {group!r}, as far as is known"
         raise PageRefused(404, sentence, [PageLink("all groups", links.groups(cluster.name))])
-    summary = _summary(cluster, group, samples)
+    summary = _summary(inputs, cluster, group, samples)
     rows = sorted(samples.offsets.values(), key=lambda row: (-(row.lag or 0), row.topic, row.partition))
     wrong = tuple((_LEVELS.get(each.trouble, _level(each)), _in_words(each), each.since) for each in troubles(rows))
     return GroupPage(
@@ -172,21 +174,24 @@ def _samples(inputs: Inputs, cluster: ClusterSnapshot) -> dict[str, _SampledGrou
     return samples
 
 
-def _summary(cluster: ClusterSnapshot, group: str, samples: _SampledGroup) -> GroupSummary:
+def _summary(inputs: Inputs, cluster: ClusterSnapshot, group: str, samples: _SampledGroup) -> GroupSummary:
     described, rows = samples.described, [*samples.offsets.values()]
     sums, wrong = summed(rows), [*troubles(rows)]
     levels = [_LEVELS.get(each.trouble, _level(each)) for each in wrong]
+    sampled_at = max(_sampled_at(described, rows))
+    is_old = inputs.is_stale(cluster) or (inputs.now - sampled_at) / SECOND > SAMPLES_SILENT_SECONDS
+    without = Level.UNKNOWN if is_old else _untroubled(described, sums)
     return GroupSummary(
         name=group,
         path=links.group(cluster.name, group),
-        level=min(levels, key=lambda level: level.rank, default=_untroubled(described, sums)),
+        level=min(levels, key=lambda level: level.rank, default=without),
         protocol=None if described is None else described.group_protocol,
         state=None if described is None else described.group_state,
         members=None if described is None else described.members,
         lag=sums["lag"],
         lag_seconds=sums["lag_seconds"],
         trouble="; ".join(map(_in_words, wrong)) or "nothing wrong is known",
-        sampled_at=max(_sampled_at(described, rows)),
+        sampled_at=sampled_at,
     )
 
 

@@ -373,3 +373,15 @@ def test_clusters_stand_worst_first_and_unknown_between_broken_and_well(tables: 
         listed = [link.removeprefix("./clusters/") for link in page.links if link.startswith("./clusters/")]
         assert listed == ["lost", "weak", "old", "well"]
         assert page.of("title") == ["\u2716 1 of 4 clusters critical - isrwatch"]
+
+
+def test_of_a_cluster_that_is_not_observed_nothing_is_well(tables: Tables) -> None:
+    write_live_cluster(tables, micros_now() - 2 * 3600 * SECOND)
+    with served(tables.directory) as address:
+        pages = crawl(address, "/")
+        assert len(pages) > 8
+        for path, page in pages.items():
+            if "at=" not in path:
+                assert "\u2714" not in page.text.replace("is back (\u2714)", ""), path
+        assert "Brokers when last observed" in get(address, links.cluster("main")).text
+        assert "open when last observed" in get(address, links.incident("main-4")).text
