@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
+from exporters.answers.groups import trouble_in_words
 from exporters.read_model.conditions import SAMPLES_SILENT_SECONDS
 from exporters.read_model.group_sums import GroupTrouble, summed, troubles
 from exporters.read_model.snapshot import SECOND
@@ -38,17 +39,8 @@ if TYPE_CHECKING:
 
 GROUPS_SHOWN: Final = 500
 PARTITIONS_SHOWN: Final = 500
-_EXAMPLES: Final = 3
 NOT_KEPT: Final = "Groups are sampled, and samples are not kept: nothing is known of them at this moment."
 _LEVELS: Final = {GroupTrouble.BEYOND: Level.CRITICAL, GroupTrouble.LOSING: Level.CRITICAL}
-_WORDS: Final[Mapping[GroupTrouble, str]] = {
-    GroupTrouble.BEYOND: "stands beyond the end of",
-    GroupTrouble.LOSING: "lost records before it had committed them on",
-    GroupTrouble.STUCK: "commits nothing, with more to read, on",
-    GroupTrouble.UNCOMMITTED: "has never committed on",
-    GroupTrouble.HELD: "waits for an open transaction on",
-    GroupTrouble.UNREAD: "does not read any more, and is behind on",
-}
 _QUIET: Final = frozenset({GroupTrouble.UNCOMMITTED, GroupTrouble.HELD, GroupTrouble.UNREAD})
 
 
@@ -96,7 +88,7 @@ class GroupPage(PageModel):
 
     template: ClassVar[str] = "group.html"
     group: GroupSummary
-    troubles: tuple[tuple[Level, str, int | None], ...]
+    troubles: tuple[tuple[Level, str], ...]
     positions: tuple[PositionRow, ...]
     left_out: int
 
@@ -140,7 +132,9 @@ def _one(
         raise PageRefused(404, sentence, [PageLink("all groups", links.groups(cluster.name))])
     summary = _summary(inputs, cluster, group, samples)
     rows = sorted(samples.offsets.values(), key=lambda row: (-(row.lag or 0), row.topic, row.partition))
-    wrong = tuple((_LEVELS.get(each.trouble, _level(each)), _in_words(each), each.since) for each in troubles(rows))
+    wrong = tuple(
+        (_LEVELS.get(each.trouble, _level(each)), trouble_in_words(each, inputs.now)) for each in troubles(rows)
+    )
     return GroupPage(
         **frame_of(inputs),
         title=f"{summary.level.sign} group {group} of {cluster.name}: {summary.trouble} - isrwatch",
@@ -190,7 +184,7 @@ def _summary(inputs: Inputs, cluster: ClusterSnapshot, group: str, samples: _Sam
         members=None if described is None else described.members,
         lag=sums["lag"],
         lag_seconds=sums["lag_seconds"],
-        trouble="; ".join(map(_in_words, wrong)) or "nothing wrong is known",
+        trouble="; ".join(trouble_in_words(each, inputs.now) for each in wrong) or "nothing wrong is known",
         sampled_at=sampled_at,
     )
 
@@ -207,13 +201,6 @@ def _untroubled(described: GroupRow | None, sums: Mapping[str, Any]) -> Level:
 
 def _level(troubled: TroubledPartitions) -> Level:
     return Level.INFO if troubled.trouble in _QUIET else Level.WARNING
-
-
-def _in_words(troubled: TroubledPartitions) -> str:
-    shown = ", ".join(troubled.partitions[:_EXAMPLES])
-    more = len(troubled.partitions) - _EXAMPLES
-    owners = f", owner {', '.join(troubled.owners[:_EXAMPLES])}" if troubled.owners else ""
-    return f"{_WORDS[troubled.trouble]} {shown}{f' and {more:,} more' if more > 0 else ''}{owners}"
 
 
 def _worst_first(row: GroupSummary) -> tuple[object, ...]:
