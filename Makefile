@@ -97,10 +97,11 @@ format: $(DEV_READY) ## write what the formatter and the safe fixes of the linte
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format .
 
-pictures: $(DEV_READY) ## draw every board, healthy, in trouble and blind, into dist/pictures: needs npm, Chromium; ARGS=--board=fleet
+pictures: $(DEV_READY) ## draw every board and page, healthy, in trouble and blind, into dist/pictures: needs npm, Chromium; ARGS=--board=fleet
 	$(SAY) "Installing Grafana's libraries (380 packages, 430 MB) and bundling the page"
 	@cd dashboards/pictures && npm ci --silent && node build.mjs
 	@$(BIN)/python -m tests.pictures $(ARGS)
+	@$(BIN)/python -m tests.pictures.pages $(ARGS)
 
 generated: $(RUN_READY) ## render the boards, the alerts and docs/reference again
 	@$(BIN)/isrwatch dashboards render

@@ -16,7 +16,8 @@ from docs.builder.polling import polling_page, with_comparison
 from docs.builder.tables import markdown as tables_page
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
-from exporters.web.api import ENDPOINTS, document_of
+from exporters.web.api import ENDPOINTS
+from exporters.web.openapi import document_of
 from streaming.commands import COMMANDS, load
 from streaming.contracts.alerts import ALERTS, Pack, ThresholdUnit
 from streaming.contracts.events import EXPLAINED, EventKind, meanings

@@ -13,12 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporters.read_model.draft import SnapshotDraft
+from exporters.read_model.kept_rows import KeptTable
 from exporters.read_model.snapshot import ReplicationSnapshot
+from exporters.read_model.stored_partitions import decode_changed, put_stored
+from streaming.contracts.events import Subject
+from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_CHANGES, PAST_STATES
 from streaming.delta.changes.bases import bases_of, read_base
 from streaming.delta.changes.history import EXPIRED_VERSION
 from streaming.delta.log.definitions import arrow_schema
-from streaming.delta.log.queries import ALL, last_of_each, open_ours, query, quoted, where_in
+from streaming.delta.log.queries import ALL, last_of_each, query, quoted, where_in
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
 from streaming.errors import IsrwatchError
@@ -73,6 +77,7 @@ class BaseSnapshots:
     def __init__(self, tables: Place) -> None:
         """Read nothing yet; the folder of the tables need not exist."""
         self._tables = tables
+        self._bases = KeptTable(tables, PAST_STATES)
         self._begins: OrderedDict[tuple[int, Clusters], _Begin] = OrderedDict()
         self._following: _Following | None = None
         self._damaged: set[str] = set()
@@ -92,7 +97,12 @@ class BaseSnapshots:
         begin = self._begin(int(changes.version()), at, chosen)
         rows = self._rows(changes, begin.version, at, chosen)
         draft = SnapshotDraft(begin.snapshot)
-        apply_changes(draft, newest_of_each(rows))
+        newest = newest_of_each(rows)
+        if begin is _NOTHING:
+            _put_first(draft, newest)
+        else:
+            decode_changed(begin.snapshot, newest)
+            apply_changes(draft, newest)
         expired = changes.transaction_version(EXPIRED_VERSION)
         if begin.version > BEFORE_FIRST or expired is None:
             count_isr_removals(draft, rows, StateVersions())
@@ -119,7 +129,7 @@ class BaseSnapshots:
     def _candidates(self, newest_version: int, at: int) -> Iterator[Base]:
         """Yield the bases that had wholly occurred by a moment, newest first."""
         try:
-            opened = open_ours(self._tables, PAST_STATES)
+            opened = self._bases.opened()
             bases = [] if opened is None else bases_of(opened)
         except IsrwatchError:
             return
@@ -131,11 +141,9 @@ class BaseSnapshots:
     def _read(self, base: Base, clusters: Clusters) -> _Begin:
         rows = read_base(self._tables / PAST_STATES.name, base, clusters)
         draft = SnapshotDraft(ReplicationSnapshot())
-        apply_changes(draft, rows)
-        brokers = rows.filter(pc.is_valid(rows["isr_departures"])).select(
-            ["cluster_id", "cluster", "broker", "isr_departures"]
-        )
-        for row in brokers.to_pylist():
+        _put_first(draft, rows)
+        counted = rows.filter(pc.is_valid(rows["isr_departures"]))
+        for row in counted.select(["cluster_id", "cluster", "broker", "isr_departures"]).to_pylist():
             for each in row["isr_departures"]:
                 draft.add_isr_removals(
                     row["cluster_id"], row["cluster"], row["broker"], each["cause"], each["departures"]
@@ -160,6 +168,20 @@ class BaseSnapshots:
         return (
             held.rows if held.until == at else held.rows.filter(pc.less_equal(held.rows["occurred_not_after"], moment))
         )
+
+
+def _put_first(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Put a whole state, one row of each key, into a draft of nothing."""
+    is_partition = pc.equal(rows["subject"], Subject.PARTITION.value)
+    apply_changes(draft, rows.filter(pc.invert(is_partition)))
+    put_stored(draft, _partitions(rows.filter(is_partition)))
+
+
+def _partitions(rows: pa.Table) -> pa.Table:
+    """Return rows about partitions in the columns of ``partition_state``."""
+    after = rows["after"].combine_chunks()
+    columns = dict(zip((field.name for field in after.type), after.flatten(), strict=True))
+    return pa.table({name: columns[name] if name in columns else rows[name] for name in PartitionState._fields})
 
 
 def _changes(changes: DeltaTable, after: int, at: int, clusters: Clusters) -> pa.Table:

@@ -176,6 +176,7 @@ class ClusterDraft:
         self._cluster = last.cluster
         self._topics = dict(last.topics)
         self._opened: dict[str, dict[int, PartitionState]] = {}
+        self._are_topics_put = False
         self._names: dict[str, str] = {}
         self._unsettled = dict(last.unsettled)
         self._recent = dict(last.recent)
@@ -218,6 +219,23 @@ class ClusterDraft:
             self._recent[key] = partition
         self._names[partition.topic_id] = partition.topic
 
+    def put_topics(self, topics: Mapping[str, TopicPartitions]) -> None:
+        """Take over whole topics that it has no partitions of; they are counted apart (``put_counted``)."""
+        self._topics.update(topics)
+        self._are_topics_put = True
+
+    def put_counted(self, shapes: Mapping[tuple[Any, ...], int], totals: Mapping[str, int]) -> None:
+        """Take over the counts of whole topics, as ``Tally.add_counted`` does."""
+        self._tally.add_counted(self._cluster.cluster_id, shapes, totals)
+
+    def put_unsettled(self, partition: PartitionState) -> None:
+        """Take over that a partition of whole topics is offline, short of replicas, or on the move."""
+        self._unsettled[partition.topic_id, partition.partition] = partition
+
+    def put_recent(self, partition: PartitionState) -> None:
+        """Take over that a partition of whole topics changed lately."""
+        self._recent[partition.topic_id, partition.partition] = partition
+
     def put_broker(self, broker: BrokerState) -> None:
         """Take over a broker's state."""
         self._brokers[broker.broker] = broker
@@ -236,6 +254,11 @@ class ClusterDraft:
     def cluster_id(self) -> ClusterId:
         """Kafka's id of the cluster."""
         return self._cluster.cluster_id
+
+    @property
+    def watermark(self) -> int:
+        """Newest time of its primary source; 0 before there is any."""
+        return self._cluster.primary_watermark or 0
 
     def observe_until(self, moment: Micros) -> None:
         """Let the cluster be observed up to a moment of the past, whatever was reported since."""
@@ -331,11 +354,12 @@ class ClusterDraft:
                 self._topics[topic_id] = TopicPartitions(topic_id, name, partitions)
             else:
                 self._topics.pop(topic_id, None)
+        has_partitions = self._opened or self._are_topics_put
         return replace(
             self._last,
             cluster=self._cluster,
-            topics=self._topics if self._opened else self._last.topics,
-            unsettled=self._unsettled if self._opened else self._last.unsettled,
+            topics=self._topics if has_partitions else self._last.topics,
+            unsettled=self._unsettled if has_partitions else self._last.unsettled,
             recent=self._recent_ones(),
             tombstones=self._tombstones,
             brokers=self._brokers,

@@ -22,9 +22,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from exporters.read_model.base_snapshots import BaseSnapshots
 from exporters.read_model.events import INCIDENT_COLUMNS
+from exporters.read_model.kept_rows import KeptTable
 from exporters.read_model.past_rows import incidents_at, sampled_spells_at, spells_at
 from exporters.read_model.reader import isr_removals, micros_now, state_of_changes
 from exporters.read_model.spells import put_conditions, put_sampled_conditions
@@ -34,9 +36,17 @@ from streaming.contracts.conditions import Spell
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.sampled_conditions import SampledSpell
-from streaming.contracts.tables import BROKER_STATE_TABLE, CONDITIONS, INCIDENTS, PARTITION_CHANGES, SAMPLED_CONDITIONS
+from streaming.contracts.tables import (
+    BROKER_STATE_TABLE,
+    CLUSTER_STATE_TABLE,
+    CONDITIONS,
+    INCIDENTS,
+    PARTITION_CHANGES,
+    SAMPLED_CONDITIONS,
+)
 from streaming.delta.changes.history import EXPIRED
-from streaming.delta.log.queries import ALL, open_ours, query, quoted, select, where_in
+from streaming.delta.log.cluster_files import of_clusters
+from streaming.delta.log.queries import ALL, columns_of, open_ours, query, quoted, select, where_in
 from streaming.delta.log.storage import open_table
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.state import as_of_version
@@ -49,14 +59,15 @@ if TYPE_CHECKING:
 
     from exporters.read_model.draft import SnapshotDraft
     from exporters.read_model.snapshot import ReplicationSnapshot
-    from streaming.contracts.columns import Table
     from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.delta.store.place import Place
 
 _MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 _MICROS: Final = "arrow_cast({}, 'Int64')"
 _DAY: Final = 86_400_000_000
-_SHOWS: Final = "(subject IN ('partition', 'broker') OR array_length(events) > 0)"
+_KINDS: Final = "'metadata_log', 'poll'"
+"""Of the sources that order partitions."""
+_SHOWS: Final = "subject <> 'source' AND (subject <> 'cluster' OR array_length(events) > 0)"
 """What a page shows; that a source lives, and who votes in the quorum, is written again and again."""
 
 
@@ -98,30 +109,43 @@ EVERYTHING: Final = Scope()
 class Past:
     """Reads the tables below one folder as of moments. Thread-safe."""
 
-    def __init__(self, tables: Place, clock: Callable[[], int] = micros_now) -> None:
+    def __init__(
+        self,
+        tables: Place,
+        clock: Callable[[], int] = micros_now,
+        present: Callable[[], ReplicationSnapshot] | None = None,
+    ) -> None:
         """Read nothing yet.
 
         Args:
             tables: the folder of the tables; it need not exist yet.
             clock: gives the time in UTC microseconds, by which refusals are written.
+            present: gives the newest snapshot, which has the newest report of each cluster; None: it is read.
         """
         self.tables = tables
-        self._clock = clock
+        self._clock, self._present = clock, present
         self._states = BaseSnapshots(tables)
         self._lock = threading.Lock()
+        self._changes = KeptTable(tables, PARTITION_CHANGES)
+        self._clusters = KeptTable(tables, CLUSTER_STATE_TABLE, "cluster_id, primary_watermark")
+        self._conditions = KeptTable(tables, CONDITIONS, quoted(Spell._fields))
+        self._sampled = KeptTable(tables, SAMPLED_CONDITIONS, quoted(SampledSpell._fields))
+        self._incidents = KeptTable(tables, INCIDENTS, quoted(INCIDENT_COLUMNS))
 
     def range(self, clusters: Collection[str] | None = None) -> tuple[int, int] | None:
         """Return the oldest and the newest moment that can be shown of some clusters or of all; None before any.
 
         Raises:
-            TableUnreadable: the change log cannot be read.
+            TableUnreadable: a table cannot be read.
         """
-        table = open_ours(self.tables, PARTITION_CHANGES)
-        return None if table is None else _range(table, clusters)
+        with self._lock:
+            table = self._changes.opened()
+            return None if table is None else self._range(table, clusters)[0]
 
     def check(self, at: int, clusters: Collection[str] | None = None) -> None:
         """Refuse a moment that cannot be shown, as :meth:`snapshot` does."""
-        self._check(at, _range(self._opened(), clusters))
+        with self._lock:
+            self._check(at, self._range(self._opened(), clusters, at)[0])
 
     def snapshot(self, at: int, clusters: Collection[str] | None = None) -> ReplicationSnapshot:
         """Return the state at a moment, with ``read_at`` the moment.
@@ -136,20 +160,19 @@ class Past:
         """
         with self._lock:
             table = self._opened()
-            self._check(at, _range(table, clusters))
-            where = _where(clusters)
+            shown, newest = self._range(table, clusters, at)
+            self._check(at, shown)
             draft, version = self._states.at(table, at, clusters)
-            blind = _blind_since(table, at, where)
-            newest = _newest_reports(table, where)
+            blind = _blind_since(table, at, [each for each, until in newest.items() if until > at])
             for cluster in draft.every_cluster():
                 cluster_id = cluster.cluster_id
                 cluster.observe_until(Micros(min(at, blind.get(cluster_id, at), newest.get(cluster_id, at))))
-            if (spells := self._rows(CONDITIONS, Spell._fields, where)) is not None:
-                put_conditions(draft, spells_at(spells, at))
-            if (sampled := self._rows(SAMPLED_CONDITIONS, SampledSpell._fields, where)) is not None:
-                put_sampled_conditions(draft, sampled_spells_at(sampled, at))
-            incidents = self._rows(INCIDENTS, INCIDENT_COLUMNS, where)
-            draft.put_incidents(None if incidents is None else incidents_at(incidents, at))
+            if (spells := self._conditions.rows()) is not None:
+                put_conditions(draft, spells_at(_of(spells, clusters), at))
+            if (sampled := self._sampled.rows()) is not None:
+                put_sampled_conditions(draft, sampled_spells_at(_of(sampled, clusters), at))
+            incidents = self._incidents.rows()
+            draft.put_incidents(None if incidents is None else incidents_at(_of(incidents, clusters), at))
             return draft.finish(version, at, 0)
 
     def at_version(self, version: int, add_unreadable: Callable[[str], None] | None = None) -> ReplicationSnapshot:
@@ -158,35 +181,73 @@ class Past:
 
     def was_observed(self, at: int, cluster_id: str) -> bool:
         """Return whether a cluster was observed at a moment, as far as the rows say by now."""
-        table, where = self._opened(), where_in((cluster_id,))
-        newest = _newest_reports(table, where).get(cluster_id)
-        return newest is not None and at <= newest and not _blind_since(table, at, where)
+        with self._lock:
+            table = self._opened()
+            shown, _ = self._range(table, (cluster_id,), at)
+            return shown is not None and at <= shown[1] and not _blind_since(table, at, (cluster_id,))
 
     def previous(self, at: int, of: Scope = EVERYTHING) -> int | None:
         """Return the newest moment before another at which something that a page is about changed; None for none."""
-        return self._change(f"max({_MICROS.format('occurred_not_after')})", "<", at, of)
+        return self._change("max", at, of)
 
     def next(self, at: int, of: Scope = EVERYTHING) -> int | None:
         """Return the oldest moment after another at which something that a page is about changed; None for none."""
-        return self._change(f"min({_MICROS.format('occurred_not_after')})", ">", at, of)
+        return self._change("min", at, of)
 
-    def _change(self, chosen: str, compared: str, at: int, of: Scope) -> int | None:
-        table = open_ours(self.tables, PARTITION_CHANGES)
-        shown = None if table is None else _range(table, None if of.cluster_id is None else (of.cluster_id,))
+    def _change(self, chosen: str, at: int, of: Scope) -> int | None:
+        """Look through longer and longer times before or after a moment: files of other times are not read."""
+        with self._lock:
+            table = self._changes.opened()
+            clusters = None if of.cluster_id is None else (of.cluster_id,)
+            shown = None if table is None else self._range(table, clusters)[0]
         if table is None or shown is None:
             return None
-        oldest, newest = (_MOMENT.format(moment) for moment in shown)
-        is_beyond = f"occurred_not_after {compared} {_MOMENT.format(at)}"
-        within = f"occurred_not_after BETWEEN {oldest} AND {newest} AND {is_beyond} AND {of.where()}"
-        found = query(table, f"SELECT {chosen} AS moment FROM rows WHERE {within}")  # noqa: S608 - literals of ours
-        moment: int | None = found["moment"][0].as_py()
-        return moment
+        oldest, newest = shown
+        after, upto = (at, newest) if chosen == "min" else (oldest - 1, at - 1)
+        for width in _WIDTHS:
+            begin, end = (at, min(at + width, upto)) if chosen == "min" else (max(at - 1 - width, after), at - 1)
+            begin, end = max(begin, oldest - 1), min(end, newest)
+            if begin < end:
+                within = f"occurred_not_after > {_MOMENT.format(begin)} AND occurred_not_after <= {_MOMENT.format(end)}"
+                moment = f"{chosen}({_MICROS.format('occurred_not_after')}) AS moment"
+                found = query(table, f"SELECT {moment} FROM rows WHERE {within} AND {of.where()}")  # noqa: S608 - ours
+                if (micros := found["moment"][0].as_py()) is not None:
+                    return int(micros)
+            if (end == newest) if chosen == "min" else (begin < oldest):
+                return None
+        return None
 
     def _opened(self) -> DeltaTable:
-        table = open_ours(self.tables, PARTITION_CHANGES)
+        table = self._changes.opened()
         if table is None:
             raise MomentRefused(f"{self.tables / PARTITION_CHANGES.name} has no rows yet; nothing is recorded")
         return table
+
+    def _range(
+        self, table: DeltaTable, clusters: Collection[str] | None, at: int | None = None
+    ) -> tuple[tuple[int, int] | None, dict[str, int]]:
+        """Return the range of moments, and until when each cluster has been reported.
+
+        What was reported after the state tables were written is looked for only if a moment is later.
+        """
+        reports = self._newest_reports(clusters)
+        if not reports or (self._present is None and (at is None or at > max(reports.values()))):
+            reports |= _later_reports(table, self._clusters.opened(), _where(clusters))
+        first = _oldest(table)
+        if not reports or first is None:
+            return None, {}
+        newest = max(reports.values())
+        return (min(newest, first), newest), reports
+
+    def _newest_reports(self, clusters: Collection[str] | None) -> dict[str, int]:
+        if self._present is not None:
+            found = {key: cluster.watermark for key, cluster in self._present().clusters.items()}
+        elif (rows := self._clusters.rows()) is not None:
+            columns = columns_of(rows, ("cluster_id", "primary_watermark"))
+            found = dict(zip(columns["cluster_id"], columns["primary_watermark"], strict=True))
+        else:
+            found = {}
+        return {key: at for key, at in found.items() if at is not None and (clusters is None or key in clusters)}
 
     def _check(self, at: int, shown: tuple[int, int] | None) -> None:
         clock = Clock(self._clock())
@@ -198,45 +259,64 @@ class Past:
                 f"nothing is recorded of {clock.iso(at)}: give a moment from {clock.iso(oldest)} to {clock.iso(newest)}"
             )
 
-    def _rows(self, definition: Table, columns: Collection[str], where: str) -> pa.Table | None:
-        table = open_ours(self.tables, definition)
-        if table is None:
-            return None
-        return query(table, f"SELECT {quoted(columns)} FROM rows WHERE {where}")  # noqa: S608 - our own columns
+
+_WIDTHS: Final = (600_000_000, 3 * 3_600_000_000, _DAY, 7 * _DAY, 1 << 62)
+"""Microseconds that are looked through for a change, one after the other."""
+_SOON: Final = 600_000_000
 
 
-def _range(table: DeltaTable, clusters: Collection[str] | None) -> tuple[int, int] | None:
-    where = _where(clusters)
-    newest = max(_newest_reports(table, where).values(), default=None)
-    oldest = f"SELECT min({_MICROS.format('occurred_not_after')}) AS moment FROM rows WHERE {where}"  # noqa: S608 - ids
-    first: int | None = query(table, oldest)["moment"][0].as_py()
-    if newest is None or first is None:
+def _oldest(table: DeltaTable) -> int | None:
+    """Return the oldest moment whose state the rows still give, by the statistics of their files."""
+    files, column = pa.table(table.get_add_actions(flatten=True)), "min.occurred_not_after"
+    if not files.num_rows:
         return None
+    if column in files.column_names and not files[column].null_count:
+        first = pc.min(files[column].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())).as_py()
+    else:
+        moment = f"min({_MICROS.format('occurred_not_after')}) AS moment"
+        first = query(table, f"SELECT {moment} FROM rows")["moment"][0].as_py()  # noqa: S608 - our own columns
     days = table.transaction_version(EXPIRED)
-    return min(newest, max(first, 0 if days is None else int(days) * _DAY)), newest
+    return None if first is None else max(first, 0 if days is None else int(days) * _DAY)
 
 
-def _newest_reports(table: DeltaTable, where: str) -> dict[str, int]:
-    """Return until when the sources that order partitions have reported each cluster."""
-    moment = _MICROS.format("max(occurred_not_after)")
+def _later_reports(table: DeltaTable, clusters: DeltaTable | None, where: str) -> dict[str, int]:
+    """Return until when sources have reported clusters in the changes that the state tables do not have yet."""
+    after = BEFORE_FIRST if clusters is None else as_of_version(clusters)
     rows = query(
         table,
-        f"SELECT cluster_id, {moment} AS moment FROM rows "  # noqa: S608 - literals of ours
-        f"WHERE source_kind IN ('metadata_log', 'poll') AND {where} GROUP BY cluster_id",
+        f"SELECT cluster_id, max({_MICROS.format('occurred_not_after')}) AS moment FROM rows "  # noqa: S608 - ours
+        f"WHERE version > {after} AND source_kind IN ({_KINDS}) AND {where} GROUP BY cluster_id",
     )
     return {row["cluster_id"]: row["moment"] for row in rows.to_pylist()}
 
 
-def _blind_since(table: DeltaTable, at: int, where: str) -> dict[str, int]:
-    """Return since when each cluster that was not observed at a moment had not been."""
-    since = "cluster_after['sight_until']"
-    moment = _MOMENT.format(at)
-    rows = query(
-        table,
-        f"SELECT cluster_id, min({_MICROS.format(since)}) AS moment FROM rows WHERE subject = 'cluster' "  # noqa: S608 - numbers
-        f"AND {since} < {moment} AND occurred_not_after > {moment} AND {where} GROUP BY cluster_id",
-    )
-    return {row["cluster_id"]: row["moment"] for row in rows.to_pylist()}
+def _blind_since(table: DeltaTable, at: int, clusters: Collection[str]) -> dict[str, int]:
+    """Return since when each cluster that was not observed at a moment had not been.
+
+    The first report after such a time names its begin; mostly there is a report soon after a moment, without one.
+    """
+    since, moment = "cluster_after['sight_until']", _MOMENT.format(at)
+    begin = f"min(CASE WHEN {since} < {moment} THEN {_MICROS.format(since)} END) AS begin"
+    blind: dict[str, int] = {}
+    waiting = {*clusters}
+    for until in (
+        f"occurred_not_after <= {_MOMENT.format(at + _SOON)} AND source_kind IN ({_KINDS})",
+        f"{since} IS NOT NULL",
+    ):
+        if not waiting:
+            break
+        rows = query(
+            table,
+            f"SELECT cluster_id, {begin} FROM rows WHERE occurred_not_after > {moment} AND {until} "  # noqa: S608 - ours
+            f"AND {where_in(waiting)} GROUP BY cluster_id",
+        ).to_pylist()
+        waiting -= {row["cluster_id"] for row in rows}
+        blind |= {row["cluster_id"]: row["begin"] for row in rows if row["begin"] is not None}
+    return blind
+
+
+def _of(rows: pa.Table, clusters: Collection[str] | None) -> pa.Table:
+    return rows if clusters is None else of_clusters(rows, clusters)
 
 
 def _where(clusters: Collection[str] | None) -> str:

@@ -41,16 +41,14 @@ def spells_at(rows: pa.Table, at: int) -> pa.Table:
     lasting = begun.filter(pc.invert(long_ago))
     is_chained = pc.is_in(begun["since"], value_set=lasting["since"].combine_chunks())
     kept = begun.filter(pc.or_(pc.invert(long_ago), is_chained))
-    progressed = _earlier(kept, "progressed_at", at)
-    return _set(_still_open(kept, "ended_at", at), "progressed_at", progressed)
+    return _not_after(_still_open(kept, "ended_at", at), "progressed_at", at)
 
 
 def sampled_spells_at(rows: pa.Table, at: int) -> pa.Table:
     """Return the spells of ``sampled_conditions`` that lasted at a moment, as they were then."""
     begun = _begun(rows, "began_at", at)
     lasted = begun.filter(pc.fill_null(pc.greater(begun["ended_at"], _moment(at, begun, "ended_at")), fill_value=True))
-    shown = _earlier(lasted, "shown_at", at)
-    return _still_open(_still_open(_set(lasted, "shown_at", shown), "ended_at", at), "left_out_at", at)
+    return _still_open(_still_open(_not_after(lasted, "shown_at", at), "ended_at", at), "left_out_at", at)
 
 
 def incidents_at(rows: pa.Table, at: int) -> dict[str, ClusterIncidents]:
@@ -103,18 +101,18 @@ def _begun(rows: pa.Table, column: str, at: int) -> pa.Table:
 
 def _still_open(rows: pa.Table, column: str, at: int) -> pa.Table:
     """Set times after a moment to null: nobody knew them then."""
+    return _replaced_after(rows, column, at, pa.scalar(None, rows[column].type))
+
+
+def _not_after(rows: pa.Table, column: str, at: int) -> pa.Table:
+    """Set times after a moment to the moment."""
+    return _replaced_after(rows, column, at, _moment(at, rows, column))
+
+
+def _replaced_after(rows: pa.Table, column: str, at: int, value: pa.Scalar) -> pa.Table:
     is_later = pc.fill_null(pc.greater(rows[column], _moment(at, rows, column)), fill_value=False)
-    return _set(rows, column, pc.if_else(is_later, pa.scalar(None, rows[column].type), rows[column]))
-
-
-def _set(rows: pa.Table, column: str, values: pa.ChunkedArray) -> pa.Table:
+    values = pc.if_else(is_later, value, rows[column])
     return rows.set_column(rows.column_names.index(column), rows.schema.field(column), values)
-
-
-def _earlier(rows: pa.Table, column: str, at: int) -> pa.ChunkedArray:
-    """Return the times of a column, those after a moment as that moment; unknown stays unknown."""
-    moment = _moment(at, rows, column)
-    return pc.if_else(pc.less(rows[column], moment), rows[column], moment)
 
 
 def _moment(at: int, rows: pa.Table, column: str) -> pa.Scalar:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import ProcessCollector
 
+from exporters.read_model.past import Past
 from exporters.read_model.snapshot import NO_TABLE
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.movement import Motion
@@ -96,6 +97,7 @@ class Refresher(threading.Thread):
         self._errors = 0
         self.tables = reader.tables
         self.snapshot: ReplicationSnapshot = reader.snapshot
+        self.past = Past(reader.tables, present=lambda: self.snapshot)
         self.last_error: str | None = None
         self.unshown: str | None = None  # why what was read last is not shown
         self._statuses = reader.statuses

@@ -289,13 +289,21 @@ def fields_of(cls: type[S], rows: pa.Table, names: Iterable[str]) -> dict[str, l
 
 
 def _check_required(cls: Any, columns: Mapping[str, list[Any]]) -> None:  # noqa: ANN401 - any of the state classes
-    hints = get_type_hints(cls)
-    for name in cls._fields:
-        if name not in cls._field_defaults and NoneType not in get_args(hints[name]) and None in columns[name]:
+    for name in _required(cls):
+        if None in columns[name]:
             raise TableUnreadable(
                 f"cannot read a row: it has no {name}, which every {cls.__name__} has; bring back the whole folder of "
                 "the tables from one copy"
             )
+
+
+@cache
+def _required(cls: Any) -> tuple[str, ...]:  # noqa: ANN401 - any of the state classes
+    """Name the fields that every row must have."""
+    hints = get_type_hints(cls)
+    return tuple(
+        name for name in cls._fields if name not in cls._field_defaults and NoneType not in get_args(hints[name])
+    )
 
 
 def _made(cls: Any, columns: Mapping[str, list[Any]]) -> Iterator[Any]:  # noqa: ANN401 - any of the state classes

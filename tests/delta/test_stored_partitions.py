@@ -23,9 +23,10 @@ from streaming.contracts.tables import PARTITION_STATE_TABLE
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.projections import clusters_state
-from streaming.delta.projections.clusters_state import RecoveredState, StoredPartitions, add_rows, in_topics_with
+from streaming.delta.projections.clusters_state import RecoveredState, StoredPartitions, in_topics_with
 from streaming.delta.projections.of_clusters import newest_partitions, states_after
 from streaming.delta.state import states_of
+from streaming.delta.tally_rows import add_rows
 from tests.changes.conftest import Story, state_after
 from tests.examples import examples
 from tests.plugins.derived import Projections

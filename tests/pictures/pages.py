@@ -5,8 +5,8 @@ The scenario of the boards is played into real tables, and a real exporter serve
 
 from __future__ import annotations
 
+import argparse
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -36,7 +36,7 @@ from tests.plugins.local_http import wait_until
 SCENARIO: Final = Path(__file__).parent / "trouble.toml"
 BEGIN: Final = 1_790_000_100 * SECOND
 MODES: Final = {"light": "1", "dark": "0"}
-SIZES: Final = {380: 4200, 1400: 2600}
+SIZES: Final = {380: 1900, 1400: 1900}
 _STEP: Final = 5
 
 
@@ -133,6 +133,8 @@ def pages_of(scene: str, tables: Path) -> Mapping[str, str]:
         "topic": links.topic(CLUSTER, "orders"),
         "groups": links.groups(CLUSTER),
     }
+    if scene == "trouble":
+        paths["past"] = links.cluster(CLUSTER, BEGIN + 500 * SECOND)
     rows = IncidentArchive(tables).all()
     worst = max(rows, key=lambda row: (row["closed_at"] is None, row["evidence_events"] or 0), default=None)
     return paths | ({} if worst is None else {"incident": links.incident(shown_id(worst))})
@@ -164,5 +166,16 @@ def draw_pages(folder: Path, target: Path, chosen: str = "") -> None:
                     print(target / picture.name, flush=True)
 
 
+def main() -> None:
+    """Draw all pages; the options are those of the pictures of boards."""
+    parser = argparse.ArgumentParser(prog="python -m tests.pictures.pages", description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("dist/pictures"), help="folder of the pictures")
+    parser.add_argument("--board", default="", help="only pictures whose name has this part")
+    parser.add_argument("--work", type=Path, help="folder for the tables, which stay")
+    asked, _ = parser.parse_known_args()
+    with tempfile.TemporaryDirectory() as folder:
+        draw_pages(asked.work or Path(folder), asked.output, asked.board)
+
+
 if __name__ == "__main__":
-    draw_pages(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "")
+    main()

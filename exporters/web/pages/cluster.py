@@ -10,7 +10,15 @@ from exporters.answers import links
 from exporters.answers.brokers import state_name
 from exporters.read_model.snapshot import SECOND
 from exporters.web.pages.drawing import Axis, Band, Drawing, Lane
-from exporters.web.pages.fleet import SOURCES, Counts, counts_of, level_of_reason, reason_in_words, sentence_of
+from exporters.web.pages.fleet import (
+    SOURCES,
+    Counts,
+    counts_of,
+    level_of_reason,
+    ongoing_incidents,
+    reason_in_words,
+    sentence_of,
+)
 from exporters.web.pages.incidents import IncidentRow, incident_row, incidents_of
 from exporters.web.pages.page import (
     OF_SEVERITY,
@@ -97,11 +105,12 @@ class WorkRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPage(Page):
-    """One cluster; ``is_old``: what is shown is its last observation."""
+    """One cluster; ``is_old``: what is shown is its last observation; ``do_first``: of its worst incident."""
 
     template: ClassVar[str] = "cluster.html"
     level: Level
     sentence: str
+    do_first: str | None
     counts: Counts
     is_old: bool
     facts: tuple[tuple[str, str], ...]
@@ -125,18 +134,20 @@ def cluster_page(inputs: Inputs, name: str) -> ClusterPage:
     (judged,) = inputs.health({name: cluster})
     conditions = inputs.raised.get(name, ())
     level = level_of(judged, conditions)
-    sentence = sentence_of(cluster, judged, conditions)
+    sentence, ongoing = sentence_of(inputs, cluster, judged), ongoing_incidents(cluster)
+    is_old = inputs.is_stale(cluster)
     month = [row for row in incidents_of(inputs, cluster.cluster.cluster_id) if _is_of_month(row, inputs.now)]
     topics = topics_at_risk(cluster, name, inputs.at)
     return ClusterPage(
         **frame_of(inputs),
         title=f"{level.sign} {name}: {sentence} - isrwatch",
         heading=named(name),
-        notices=(*notices_of(inputs), *notice_of_age(inputs, cluster)),
+        notices=notices_of(inputs),
         level=level,
         sentence=sentence,
+        do_first=None if is_old or inputs.past or not ongoing else ongoing[0]["next_step"],
         counts=counts_of(cluster),
-        is_old=inputs.is_stale(cluster),
+        is_old=is_old,
         facts=tuple(_facts(inputs, cluster)),
         conditions=tuple(condition_rows(inputs, name, judged, conditions)),
         brokers=tuple(_broker_row(inputs, cluster, name, number) for number in cluster.known_brokers()),

@@ -22,6 +22,8 @@ BAR: Final = 14
 _TEXT: Final = 14
 _DAY: Final = 86_400 * SECOND
 _TICKS: Final = 3
+_LEAST: Final = 0.2
+"""So wide is a bar at least, in per cent: short incidents of a month can be seen."""
 
 
 class Band(NamedTuple):
@@ -100,7 +102,8 @@ class Axis(NamedTuple):
     def band(self, since: int, until: int | None, style: Level | str, path: str | None = None) -> Band:
         """Return a bar; ``until`` None: to the right edge."""
         left = self.at(since)
-        return Band(left, round(self.at(self.until if until is None else until) - left, 2), str(style), path)
+        width = self.at(self.until if until is None else until) - left
+        return Band(min(left, 100 - _LEAST), round(max(_LEAST, width), 2), str(style), path)
 
     def mark(self, moment: int, style: Level | str) -> Mark:
         """Return a mark."""

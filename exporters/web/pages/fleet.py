@@ -113,7 +113,7 @@ def _row(inputs: Inputs, name: str, judged: ClusterHealth) -> FleetRow:
         name=name,
         path=links.cluster(name, inputs.at),
         level=level_of(judged, conditions),
-        sentence=sentence_of(cluster, judged, conditions),
+        sentence=sentence_of(inputs, cluster, judged),
         incidents=tuple((shown_id(row), links.incident(shown_id(row), inputs.at)) for row in ongoing[:_NAMED]),
         counts=counts_of(cluster),
         is_old=inputs.is_stale(cluster),
@@ -154,18 +154,23 @@ def _severe_first(row: Row) -> tuple[int, int]:
     return OF_SEVERITY.get(row["severity"], Level.WARNING).rank, -row["opened_at"]
 
 
-def sentence_of(cluster: ClusterSnapshot, judged: ClusterHealth, conditions: Sequence[Raised]) -> str:
-    """Return what is wrong with a cluster: first what makes it unknown, then its worst incident, then the rest."""
+def sentence_of(inputs: Inputs, cluster: ClusterSnapshot, judged: ClusterHealth) -> str:
+    """Return what is wrong with a cluster: first what makes it unknown, then its worst incident, then the rest.
+
+    The sentence of an incident is as known today, so a page of the past does not begin with it.
+    """
     unknown = next((each for each in judged.reasons if level_of_reason(each) is Level.UNKNOWN), None)
     if unknown is not None:
         return _blind(unknown, judged)
     ongoing = ongoing_incidents(cluster)
-    if ongoing:
+    if ongoing and inputs.past is None:
         rest = len(ongoing) - 1
-        return str(ongoing[0]["summary"]) + (f"; and {count(rest, 'more incident')}" if rest else "")
+        said = str(ongoing[0]["summary"]).removesuffix(f"; {ongoing[0]['next_step']}")
+        return said + (f"; and {count(rest, 'more incident')}" if rest else "")
     if judged.reasons:
         worst = min(judged.reasons, key=lambda each: level_of_reason(each).rank)
         return reason_in_words(worst)
+    conditions = inputs.raised.get(cluster.name, ())
     if conditions:
         first = conditions[0]
         about = f" of {first.subject}" if first.subject else ""

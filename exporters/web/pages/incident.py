@@ -5,6 +5,7 @@ Its sentences are those of its row, which the job writes. What happened in its t
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
@@ -21,7 +22,7 @@ from exporters.read_model.snapshot import is_recovered
 from exporters.web.pages.broker import MomentRow
 from exporters.web.pages.cluster import trail_of
 from exporters.web.pages.drawing import Drawing
-from exporters.web.pages.incidents import blamed, is_open, lasted, level_of_incident
+from exporters.web.pages.incidents import blamed, is_old, is_open, lasted, level_of_incident
 from exporters.web.pages.page import (
     Inputs,
     Level,
@@ -54,6 +55,7 @@ PARTITIONS_SHOWN: Final = 100
 _STEPS_SHOWN: Final = 6
 _EVIDENCE_SHOWN: Final = 3
 _CHOICES: Final = 10
+_KEPT: Final = 32
 _PEAKS: Final = {
     "offline": "offline_peak",
     "under min ISR": "under_min_isr_peak",
@@ -123,6 +125,7 @@ class IncidentPage(Page):
     consequence: str | None
     facts: tuple[tuple[str, str], ...]
     suspects: tuple[SuspectRow, ...]
+    state_of_suspects: str
     was_scored: bool
     drawing: Drawing
     moments: tuple[MomentRow, ...]
@@ -178,6 +181,28 @@ def _choices(inputs: Inputs, archive: IncidentArchive, any_id: str) -> list[Link
     return [Link(f"{each}: {row['summary']}", links.incident(each, inputs.at)) for row, each in pairs]
 
 
+class IncidentHistories:
+    """Reads what happened in the time of incidents, and keeps it until an incident changes. Thread-safe."""
+
+    def __init__(self, archive: IncidentArchive) -> None:
+        """Keep nothing yet."""
+        self._archive, self._lock = archive, threading.Lock()
+        self._kept: dict[tuple[str, int, int | None], IncidentHistory] = {}
+
+    def of(self, row: Row) -> IncidentHistory:
+        """Return what happened in the time of an incident; what could not be read is read again."""
+        key = row["incident_id"], row["updated_at"], row["closed_at"]
+        with self._lock:
+            history = self._kept.pop(key, None)
+        history = history or read_history(self._archive, row)
+        if history.problem is None:
+            with self._lock:
+                self._kept[key] = history
+                if len(self._kept) > _KEPT:
+                    del self._kept[next(iter(self._kept))]
+        return history
+
+
 def read_history(archive: IncidentArchive, row: Row) -> IncidentHistory:
     """Read what happened in the time of an incident."""
     try:
@@ -206,7 +231,8 @@ def incident_page(
     moments = [MomentRow(each.at, each.subject, each.what, each.cause) for each in by_moment(events)]
     lines = _partition_lines(events, name, inputs.at)
     labels = _labels(row, name)
-    state = lasted(row, inputs.now)
+    observed_until = _observed_until(inputs, row, cluster)
+    state = lasted(row, inputs.now, is_old=is_old(inputs, row))
     return IncidentPage(
         **frame_of(inputs),
         title=f"{level.sign} {shown} {state}: {row['summary']} - isrwatch",
@@ -222,8 +248,9 @@ def incident_page(
         consequence=row["consequence"],
         facts=tuple(_facts(inputs, row, parts, cluster)),
         suspects=tuple(_suspects(inputs, row, cluster, name, events)),
+        state_of_suspects=_state_heading(inputs, row),
         was_scored=any(each["score"] is not None for each in row["suspects"] or ()),
-        drawing=timeline(row, events, history.work, inputs.now),
+        drawing=timeline(row, events, history.work, observed_until),
         moments=tuple(moments[:MOMENTS_SHOWN]),
         moments_left_out=max(0, len(moments) - MOMENTS_SHOWN),
         is_complete=history.is_complete,
@@ -238,6 +265,18 @@ def incident_page(
         opened_at=row["opened_at"],
         closed_at=None if is_open(row, inputs.now) else row["closed_at"],
     )
+
+
+def _observed_until(inputs: Inputs, row: Row, cluster: ClusterSnapshot | None) -> int:
+    """Return up to when an incident can be drawn: not beyond what is known of its cluster."""
+    until = None if cluster is None or not is_old(inputs, row) else cluster.observed_until
+    return inputs.now if until is None else min(until, inputs.now)
+
+
+def _state_heading(inputs: Inputs, row: Row) -> str:
+    if inputs.past is not None:
+        return "state then"
+    return "state when last observed" if is_old(inputs, row) else "state now"
 
 
 def _headline(row: Row) -> str:

@@ -31,7 +31,7 @@ from streaming.name_patterns import patterns_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-SHOWN: Final = 500
+SHOWN: Final = 200
 SPANS: Final = ("1d", "7d", "30d", "90d")
 
 
@@ -122,7 +122,7 @@ def incident_row(inputs: Inputs, row: Row) -> IncidentRow:
         summary=str(row["summary"]),
         opened_at=row["opened_at"],
         closed_at=None if is_open(row, inputs.now) else row["closed_at"],
-        lasted=lasted(row, inputs.now),
+        lasted=lasted(row, inputs.now, is_old=is_old(inputs, row)),
         suspects=", ".join(f"broker {each['broker']}" for each in blamed(row)),
     )
 
@@ -137,10 +137,21 @@ def blamed(row: Row) -> list[Mapping[str, float]]:
     return sorted((each for each in row["suspects"] or () if each["score"]), key=lambda each: -each["score"])
 
 
-def lasted(row: Row, now: int) -> str:
-    """Write for how long an incident lasted by a moment, or has lasted so far."""
+def is_old(inputs: Inputs, row: Row) -> bool:
+    """Return whether nothing new is known of the cluster of an incident."""
+    cluster = inputs.snapshot.clusters.get(row["cluster_id"])
+    return inputs.past is None and (cluster is None or inputs.is_stale(cluster))
+
+
+def lasted(row: Row, now: int, *, is_old: bool = False) -> str:
+    """Write for how long an incident lasted by a moment, or has lasted so far.
+
+    ``is_old``: nothing newer is known of its cluster, so nobody knows whether it still lasts.
+    """
     if not is_open(row, now):
         return str(lasting((row["closed_at"] - row["opened_at"]) / SECOND))
+    if is_old:
+        return "open when last observed"
     recovered = row["recovered_at"]
     if recovered is not None and recovered <= now:
         return f"recovered after {lasting((recovered - row['opened_at']) / SECOND)}"

@@ -19,13 +19,13 @@ from exporters.answers.links import MARKDOWN, PageKind, Target, moved, relative,
 from exporters.answers.post_mortem import markdown
 from exporters.answers.subject import Limits, Tables
 from exporters.read_model.moments import Version, read_moment
-from exporters.read_model.past import EVERYTHING, MomentRefused, Past, Scope
+from exporters.read_model.past import EVERYTHING, MomentRefused, Scope
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.pages.broker import broker_page
 from exporters.web.pages.cluster import cluster_page
 from exporters.web.pages.fleet import fleet_page
 from exporters.web.pages.group import groups_page
-from exporters.web.pages.incident import found_incident, incident_page, read_history
+from exporters.web.pages.incident import IncidentHistories, found_incident, incident_page
 from exporters.web.pages.incidents import incidents_page
 from exporters.web.pages.page import (
     Inputs,
@@ -62,7 +62,6 @@ PATTERNS: Final = {
     PageKind.INCIDENT_MARKDOWN: "/incidents/{incident}.md",
 }
 """What metrics of requests call each page."""
-NO_ARCHIVE: Final = "there is no archive of incidents"
 _AT: Final = "at"
 PAGES: Final[Mapping[PageKind, Callable[[Inputs, Target], Page]]] = {
     PageKind.FLEET: lambda inputs, _: fleet_page(inputs),
@@ -71,16 +70,7 @@ PAGES: Final[Mapping[PageKind, Callable[[Inputs, Target], Page]]] = {
     PageKind.TOPIC: lambda inputs, target: topic_page(inputs, target.cluster, target.name),
     PageKind.GROUPS: lambda inputs, target: groups_page(inputs, target.cluster),
     PageKind.INCIDENTS: lambda inputs, _: incidents_page(inputs),
-    PageKind.INCIDENT: lambda inputs, target: _incident(inputs, target.name),
 }
-
-
-def _incident(inputs: Inputs, any_id: str) -> Page:
-    if inputs.archive is None:
-        raise PageRefused(503, NO_ARCHIVE)
-    row = found_incident(inputs, inputs.archive, any_id)
-    history = read_history(inputs.archive, row)
-    return incident_page(inputs, row, history, inputs.archive.neighbours(row), inputs.archive.parts(row))
 
 
 class PageRoute(Route):
@@ -115,7 +105,7 @@ class PageRoutes:
         clock: Callable[[], int],
         settings: PageSettings,
         problems: Callable[[], Iterator[str]],
-        archive: IncidentArchive | None = None,
+        archive: IncidentArchive,
     ) -> None:
         """Respond from the snapshot of a refresher.
 
@@ -128,12 +118,13 @@ class PageRoutes:
         """
         self._refresher, self._clock, self._settings = refresher, clock, settings
         self._problems, self._archive = problems, archive
-        self._past = Past(refresher.tables, clock)
+        self._histories = IncidentHistories(archive)
+        self._past = refresher.past
 
     def routes(self) -> list[PageRoute]:
         """Assign the paths; they stand before all others."""
         return [
-            *(PageRoute(kind, self.respond) for kind in PAGES),
+            *(PageRoute(kind, self.respond) for kind in (*PAGES, PageKind.INCIDENT)),
             PageRoute(PageKind.INCIDENT_MARKDOWN, self.respond_in_markdown),
         ]
 
@@ -144,7 +135,8 @@ class PageRoutes:
         try:
             self._refuse_unless_ready(target)
             inputs = self._at_its_moment(request, inputs, target)
-            return HTMLResponse(rendered(PAGES[target.kind](inputs, target)))
+            make = self._incident if target.kind is PageKind.INCIDENT else PAGES[target.kind]
+            return HTMLResponse(rendered(make(inputs, target)))
         except PageRefused as refused:
             return HTMLResponse(rendered(refusal(refused, inputs)), refused.status)
         except PageMoved as elsewhere:
@@ -166,17 +158,20 @@ class PageRoutes:
         except PageMoved as elsewhere:
             return RedirectResponse(relative(elsewhere.path + MARKDOWN, inputs.path))
 
+    def _incident(self, inputs: Inputs, target: Target) -> Page:
+        row = found_incident(inputs, self._archive, target.name)
+        history, neighbours = self._histories.of(row), self._archive.neighbours(row)
+        return incident_page(inputs, row, history, neighbours, self._archive.parts(row))
+
     def _post_mortem(self, inputs: Inputs, any_id: str) -> str:
-        if inputs.archive is None:
-            raise PageRefused(503, NO_ARCHIVE)
-        row = found_incident(inputs, inputs.archive, any_id)
+        row = found_incident(inputs, self._archive, any_id)
         tables = Tables(
             folder=self._refresher.tables,
             limits=Limits(stale_after=self._settings.stale_after, oldest_ages={}, poll_intervals={}),
             now=inputs.now,
             snapshot=inputs.snapshot,
             unreadable=inputs.unreadable,
-            archive=inputs.archive,
+            archive=self._archive,
         )
         return markdown(report(tables, row["incident_id"], inputs.installations.url))
 
@@ -219,8 +214,8 @@ class PageRoutes:
 
     def _scope(self, inputs: Inputs, target: Target) -> Scope:
         """Return whose changes a page is about; a cluster is known by the name that it has now."""
-        if target.kind is PageKind.INCIDENT and inputs.archive is not None:
-            return Scope(found_incident(inputs, inputs.archive, target.name)["cluster_id"])
+        if target.kind is PageKind.INCIDENT:
+            return Scope(found_incident(inputs, self._archive, target.name)["cluster_id"])
         cluster = inputs.clusters.get(target.cluster) if target.cluster else None
         if cluster is None:
             return EVERYTHING

@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from streaming.contracts.blocks import IDENTITY_IN_BLOCK
 from streaming.contracts.columns import COMMIT_ORDER, OCCURRENCE, PARTITION_IDENTITY
+from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.history import expire_changes
 from streaming.delta.log.commit import NO_LOG_IDS, applied_position, moved
 from streaming.delta.log.definitions import arrow_schema
-from streaming.delta.log.maintenance import KEEP_ALL, AppendMaintenance, RetentionPolicy
+from streaming.delta.log.maintenance import KEEP_ALL, Apart, AppendMaintenance, RetentionPolicy
 from streaming.delta.log.writer import Writer
 from streaming.delta.state import CONFIG_COLUMNS, config_columns, states_to_arrow
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from streaming.contracts.state import PartitionState
     from streaming.delta.store.place import Place
 
+HEARTBEATS: Final = Apart("subject", Subject.SOURCE.value)
+"""Most rows say only how far a source was applied: who looks for changes need not open their files."""
 _NO_LOG_ID: Final = 0  # replaces a stored log id once nothing of that log is applied
 
 
@@ -48,7 +51,7 @@ class ChangeLog:
         self._applied: dict[str, LogPosition] = {}
         self._clock = policy.clock
         expire = partial(expire_changes, directory)
-        self._maintenance = AppendMaintenance(self._writer, expire, policy)
+        self._maintenance = AppendMaintenance(self._writer, expire, policy, HEARTBEATS)
 
     @property
     def version(self) -> int:

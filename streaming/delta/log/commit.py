@@ -29,7 +29,8 @@ SMALL_ROWS: Final = 500
 _SMALL: Final[Mapping[str, Any]] = {"compression": "snappy", "use_dictionary": False, "write_statistics": False}
 """With over a hundred columns a small file consists mostly of per-column pages, so these files have few of them."""
 _LARGE: Final[Mapping[str, Any]] = {"compression": "snappy"}
-_DENSE: Final[Mapping[str, Any]] = {"compression": "zstd", "write_page_checksum": True}
+_DENSE: Final[Mapping[str, Any]] = {"compression": "zstd", "write_page_checksum": True, "row_group_size": 65_536}
+"""A reader of an hour skips the groups of other hours, by their bounds."""
 _TRANSACTION: Final = "txn"
 
 

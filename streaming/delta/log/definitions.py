@@ -31,9 +31,10 @@ APPEND_ONLY: Final = "delta.appendOnly"
 LAYOUT_PROPERTY: Final = "isrwatch.layoutVersion"
 CHECKPOINT_PROPERTY: Final = "delta.checkpointInterval"
 STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
-_FILTERED_BY: Final = frozenset(
-    {"version", "cluster_id", "cluster", "topic", "partition", "broker", "event", "occurred_not_after", "collected_at"}
-)
+_FILTERED_BY: Final = frozenset({
+    "version", "cluster_id", "cluster", "subject", "topic", "partition", "broker", "event", "occurred_not_after",
+    "collected_at",
+})  # fmt: skip
 
 
 def arrow_schema(table: Table) -> pa.Schema:

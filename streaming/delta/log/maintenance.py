@@ -15,17 +15,18 @@ import datetime as dt
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.delta.log.durable import flushed_version
 from streaming.delta.log.storage import data_files, delete_files, in_schema, read_file, writing
 from streaming.delta.log.table_log import committed_after, delete_log_before, files_in_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from deltalake import DeltaTable
 
@@ -131,17 +132,28 @@ class AppendMaintenance(Maintenance):
     """Maintenance of an append-only table: it is also compacted, and its history expires."""
 
     def __init__(
-        self, writer: Writer, expire: Callable[[Writer, dt.date], None], policy: RetentionPolicy = KEEP_ALL
+        self,
+        writer: Writer,
+        expire: Callable[[Writer, dt.date], None],
+        policy: RetentionPolicy = KEEP_ALL,
+        apart: Apart | None = None,
     ) -> None:
-        """Maintain a table; ``expire`` deletes the rows of the days before a given one."""
+        """Maintain a table.
+
+        Args:
+            writer: of the table.
+            expire: deletes the rows of the days before a given one.
+            policy: how long history and old files are retained.
+            apart: rows that get files of their own when they are compacted.
+        """
         super().__init__(writer, policy)
-        self._expire = expire
+        self._expire, self._apart = expire, apart
         self._expired_at = -math.inf
 
     def _round(self) -> None:
         is_large = self._commits % (COMMITS_BETWEEN_ROUNDS * ROUNDS_BETWEEN_LARGE) == 0
         target = LARGE_BYTES if is_large else SMALL_BYTES
-        compact(self._writer, target)
+        compact(self._writer, target, self._apart)
         now = self._policy.clock() / 1e6
         is_recent = 0 <= now - self._expired_at < SECONDS_BETWEEN_EXPIRIES  # a clock may be set back
         if self._policy.days and not is_recent:
@@ -166,38 +178,73 @@ _PARTITION: Final = "date"
 _ROW_BYTES: Final = 1024  # a compressed row with long lists; most take a tenth
 
 
-def compact(writer: Writer, target: int) -> None:
+class Apart(NamedTuple):
+    """Rows whose column has a value get files of their own; no value of the column is greater.
+
+    Then the statistics of files say which have such rows only, and which have none.
+    """
+
+    column: str
+    value: str
+
+    def kind_of(self, file: Mapping[str, Any]) -> str:
+        """Return whether a file has only such rows, none, or both; "" if its statistics do not say."""
+        lowest, highest = (file.get(f"{end}.{self.column}") for end in ("min", "max"))
+        if lowest is None or highest is None:
+            return ""
+        return "only" if lowest == self.value else "none" if highest < self.value else _BOTH
+
+    def split(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Yield such rows, and the others, if there are any."""
+        is_apart = pc.fill_null(pc.equal(rows[self.column], self.value), fill_value=False)
+        yield from (part for part in (rows.filter(is_apart), rows.filter(pc.invert(is_apart))) if part.num_rows)
+
+
+_BOTH: Final = "both"
+
+
+def compact(writer: Writer, target: int, apart: Apart | None = None) -> None:
     """Merge the files that are smaller than a size, day by day, in one commit, if there are any.
 
     Args:
         writer: of a table that is partitioned by ``date``.
         target: in bytes.
+        apart: rows that get files of their own.
 
     Raises:
         TableRefused: another writer came first; nothing was done.
     """
     table = writer.table
-    bins = list(_bins(table, target))
+    bins = list(_bins(table, target, apart))
     if not bins:
         return
     schema = pa.schema(table.schema().to_arrow())
-    merged = (
-        pa.concat_tables(
+
+    def merged(files: list[dict[str, Any]]) -> Iterator[pa.Table]:
+        rows = pa.concat_tables(
             in_schema(read_file(writer.path, file["path"]), schema, {_PARTITION: _day(file)}) for file in files
         )
-        for files in bins
-    )
-    writer.exchange(merged, [file["path"] for files in bins for file in files], is_new_data=False)
+        if apart is not None and any(apart.kind_of(file) == _BOTH for file in files):
+            yield from apart.split(rows)
+        else:
+            yield rows
+
+    rows = (part for files in bins for part in merged(files))
+    writer.exchange(rows, [file["path"] for files in bins for file in files], is_new_data=False)
 
 
-def _bins(table: DeltaTable, target: int) -> Iterator[list[dict[str, Any]]]:
-    """Yield groups of files to merge: of one day, ordered by version, up to the target size together."""
+def _bins(table: DeltaTable, target: int, apart: Apart | None) -> Iterator[list[dict[str, Any]]]:
+    """Yield groups of files to merge: of one day and kind, ordered by version, up to the target size together."""
+
+    def kind_of(file: dict[str, Any]) -> tuple[str, str]:
+        return _day(file), "" if apart is None else apart.kind_of(file)
+
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    files.sort(key=lambda file: (_day(file), file.get("min.version") or 0, file["modification_time"]))
+    files.sort(key=lambda file: (kind_of(file), file.get("min.version") or 0, file["modification_time"]))
     merged: list[dict[str, Any]] = []
     size = 0
     for file in (file for file in files if file["size_bytes"] < target):
-        if merged and (size + _merged_bytes(file) > target or _day(file) != _day(merged[0])):
+        if merged and (size + _merged_bytes(file) > target or kind_of(file) != kind_of(merged[0])):
             if len(merged) > 1:
                 yield merged
             merged, size = [], 0

@@ -18,7 +18,7 @@ from starlette.routing import Mount
 
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
-from exporters.web.api import ENDPOINTS, RESOURCES
+from exporters.web.api import ENDPOINTS
 from exporters.web.server import Endpoints, application, serving
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 from tests.exporters.conftest import SECOND, START

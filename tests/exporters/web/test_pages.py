@@ -10,12 +10,13 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 
 from exporters.answers import links
-from exporters.answers.links import PageKind, target_of
+from exporters.answers.links import PageKind, Target, target_of
+from exporters.read_model.moments import read_moment
 from exporters.read_model.reader import micros_now
 from exporters.web.server import serving
 from streaming.settings import ExportSettings
@@ -171,14 +172,139 @@ def test_every_link_of_every_page_responds(trouble: str) -> None:
     assert all(page.of("title")[0].endswith(" - isrwatch") for page in pages.values())
 
 
-def test_every_link_of_a_page_of_the_past_stays_in_the_past(trouble: str) -> None:
+def test_every_page_of_the_past_says_so_and_links_to_the_past(trouble: str) -> None:
     moment = get(trouble, "/").inputs["at"]
-    pages = crawl(trouble, f"/?at={moment}", leave_out={"prev", "next", "now"})
-    assert len(pages) > 8
-    for path, page in pages.items():
-        assert path.endswith(f"at={moment}")
+    at = read_moment(moment, 0)
+    assert isinstance(at, int)
+    for path in (
+        links.fleet(at), links.cluster("main", at), links.broker("main", 3, at), links.topic("main", "orders", at),
+        links.incident("main-4", at),
+    ):  # fmt: skip
+        page = get(trouble, path)
         assert "The past: this page shows" in page.text
         assert page.inputs["at"] == moment
+        inside = [link for link, relation in page.related if relation is None and link[0] not in "#h"]
+        of_pages = [link for link in inside if target_of(urlsplit(urljoin(f"http://h{path}", link)).path)]
+        assert len(of_pages) > 2
+        assert [link for link in of_pages if not link.endswith((f"at={moment}", ".md"))] == []
+    assert "Groups are sampled, and samples are not kept" in get(trouble, links.groups("main", at)).text
+
+
+def test_changes_next_to_a_moment_are_walked_through(trouble: str) -> None:
+    path = links.cluster("main", read_moment(get(trouble, "/").inputs["at"], 0))  # type: ignore[arg-type]
+    ways = {relation: link for link, relation in get(trouble, path).related}
+    before = urljoin(f"http://{trouble}{path}", ways["prev"]).removeprefix(f"http://{trouble}")
+    back = {relation: link for link, relation in get(trouble, before).related}
+    assert target_of(before.partition("?")[0]) == target_of(path.partition("?")[0])
+    assert "at=" not in back["now"]
+
+
+@pytest.mark.parametrize(
+    ("at", "status", "said"),
+    [
+        ("2001-01-01", 404, "nothing is recorded of 2001-01-01T00:00:00.000Z: give a moment from"),
+        ("2999-01-01", 404, "nothing is recorded of 2999-01-01"),
+        ("12", 400, "give a time such as"),
+        ("<b>", 400, "cannot read the time '<b>'"),
+        ("1s&at=2s", 400, "at is given 2 times; give it once"),
+    ],
+)
+def test_a_moment_that_cannot_be_shown_is_refused_with_those_that_can(
+    trouble: str, at: str, status: int, said: str
+) -> None:
+    page = get(trouble, f"/clusters/main?at={at}", status)
+    assert said in page.text
+    if status == 404:
+        assert sum("?at=" in link for link in page.links) == 2
+        assert get(trouble, urlsplit(urljoin("http://h/clusters/main", page.links[-5])).path)
+
+
+ODD_GROUPS = ("", ".", "..", "a/b", "x" * 32_000, '"><b id=x>', "\u202egnp", "esc\x1b[31m", "~", "?name=y&at=1", "a\nb")
+ODD_CLUSTER = "../<script>alert(1)</script>/metrics?#"
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A cluster, topics and groups whose names are as bad as names can be."""
+    tables, rows, now = Tables(tmp_path_factory.mktemp("odd") / "tables"), Rows(cluster=ODD_CLUSTER), micros_now()
+    partitions = [
+        rows.partition(name, 0, rows.state([1, 2], [1], 1), now, left_isr=[2], cause="fenced")
+        for name in ("..", "<img src=x onerror=alert(1)>", "a/b/../c", "y" * 300)
+    ]
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.broker(2, now), rows.source(now), *partitions)
+    common = {**rows.owner, "collected_at": now, "source": "samples:1"}
+    sampled = {**common, "topic_id": "id-of-..", "topic": "..", "partition": 0, "lag": 3}
+    tables.put("group_offsets", *({**sampled, "group": group, "member": "<b>"} for group in ODD_GROUPS))
+    tables.put(
+        "groups",
+        *(
+            {**common, "group": group, "group_state": "<i>", "group_protocol": "", "coordinator": 1}
+            for group in ODD_GROUPS
+        ),
+    )
+    summary = "</title><script>alert(1)</script> \u202e"
+    told = {"summary": summary, "consequence": summary, "next_step": summary, "topics": ["a/b/../c"], "brokers": [1]}
+    tables.put("incidents", rows.incident("loss:</e>", "broker_loss", now, short_id=f"{ODD_CLUSTER}-1", **told), as_of=0)
+    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
+        wait_until(lambda: b"And 0 more" not in ask(address, links.groups(ODD_CLUSTER))[2])
+        yield address
+
+
+def test_names_are_only_names(odd: str) -> None:
+    pages = crawl(odd, "/")
+    targets = {target_of(path.partition("?")[0]) for path in pages}
+    assert Target(PageKind.TOPIC, ODD_CLUSTER, "..") in targets
+    assert Target(PageKind.INCIDENT, "", f"{ODD_CLUSTER}-1") in targets
+    of_groups = [path for path in pages if "/groups?name=" in path]
+    assert len(of_groups) == len(ODD_GROUPS)
+    for page in pages.values():
+        assert not {"b", "script", "img"} & {tag for tag, _ in page.elements}
+        assert all(char.isprintable() or char in "\n\xa0" for _, text in page.texts for char in text)
+    assert max(len(body.text) for body in pages.values()) < 20_000
+
+
+def test_what_is_not_there_is_refused_with_what_is(trouble: str) -> None:
+    for path, said, choice in (
+        (links.cluster("nobody"), "there is no cluster 'nobody'", "main"),
+        (links.broker("main", 77), "cluster main has no broker 77", "broker 3"),
+        (links.topic("main", "<b>"), "cluster main has no topic '<b>'", "main"),
+        (links.group("main", "nobody"), "cluster main has no group 'nobody'", "all groups"),
+        (links.incident("main-99"), "there is no incident 'main-99'", "main-4: broker_loss in a test"),
+    ):
+        page = get(trouble, path, 404)
+        assert said in page.text
+        assert choice in page.of("a")
+    assert "class is 'x'; use one of broker_loss" in get(trouble, "/incidents?class=x", 400).text
+    assert "a duration" in get(trouble, "/incidents?since=x", 400).text
+
+
+def test_an_incident_leads_from_any_of_its_ids_to_the_one_that_stands(trouble: str) -> None:
+    for any_id in ("main-3", "loss:e1", "lag:e3"):
+        page = get(trouble, links.incident(any_id))  # the client follows
+        assert page.of("h1") == ["Incident main-4"]
+    body = ask(trouble, links.incident_markdown("main-3"))[2].decode()
+    assert body.startswith("# main-4: broker\\_loss in a test\n")
+    page = get(trouble, links.incident("main-4"))
+    assert "start broker 3 again, and stop no other broker meanwhile" in page.text
+    assert "acks=all writers of topic orders fail" in page.text
+    assert "../clusters/main/brokers/3" in page.links
+
+
+def test_what_cannot_be_read_is_said_and_never_taken_for_nothing(tmp_path: Path) -> None:
+    tables = Tables(tmp_path / "tables")
+    write_live_cluster(tables, micros_now())
+    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
+        for name in ("incidents", "groups"):
+            for file in (tables.directory / name).glob("*.parquet"):
+                file.write_bytes(b"damaged")
+        tables.put("incidents", Rows().incident("lag:e9", "slow_follower", micros_now()), as_of=1)
+        for file in (tables.directory / "incidents").glob("*.parquet"):
+            file.write_bytes(b"damaged")
+        wait_until(lambda: b"without incidents" in ask(address, "/")[2])
+        page = get(address, "/")
+        assert "without incidents:" in page.text
+        assert "the incidents cannot be read" in get(address, "/incidents", 503).text
+        assert "the incidents cannot be read" in get(address, links.incident("main-4"), 503).text
 
 
 def test_the_fleet_says_what_is_wrong_and_leads_to_it(trouble: str) -> None:
