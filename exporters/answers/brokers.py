@@ -256,8 +256,9 @@ def _said_of_stop(row: Row, who: str) -> Iterator[Sentence]:
 
 def _said_of_trouble(row: Row, who: str, now: int) -> Iterator[Sentence]:
     if row["is_slow"]:
-        since = span(max(0, now - row["slow_since"]) / SECOND)
-        yield Sentence(f"{who} is slow for {since}: {'; '.join(row['slow_reasons'])}", Tone.WARNING)
+        lasts = "" if row["slow_since"] is None else f" for {span(max(0, now - row['slow_since']) / SECOND)}"
+        why = "; ".join(row["slow_reasons"] or ())
+        yield Sentence(f"{who} is slow{lasts}{f': {why}' if why else ''}", Tone.WARNING)
     for meter in row["isr_meters"] or ():
         if meter["missed"]:
             changes = meter["meter"].replace("_", " ").replace("isr", "ISR")

@@ -49,7 +49,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "replicas": "isrwatch replicas --broker 3",
     "reassignments": "isrwatch reassignments --watch",
     "groups": "isrwatch groups payments",
-    "directories": "isrwatch directories --broker 3 -o wide",
+    "directories": "isrwatch directories 3 -o wide",
     "quorum": "isrwatch quorum --cluster prod",
     "transactions": "isrwatch transactions 'payments-*'",
     "settings": "isrwatch settings 'orders-*'",
