@@ -64,13 +64,13 @@ def json_text(value: Any, *, allow_nan: bool = True) -> str:  # noqa: ANN401 - a
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
-def json_document(name: str, values: Iterable[Any], beside: str = "") -> Iterator[str]:
+def json_document(name: str, values: Iterable[Any], before: str = "") -> Iterator[str]:
     r"""Yield the lines of one JSON document: an object with a list, one of its values on each line as it comes.
 
     Args:
         name: key of the list.
         values: of JSON.
-        beside: what stands before the key, encoded: ``"key": value, ``.
+        before: what stands before the key, encoded: ``"key": value, ``.
 
     >>> print("\n".join(json_document("rows", [1, "b"])))
     {"rows": [
@@ -78,7 +78,7 @@ def json_document(name: str, values: Iterable[Any], beside: str = "") -> Iterato
     ,"b"
     ]}
     """
-    yield f"{{{beside}{json_text(name)}: ["
+    yield f"{{{before}{json_text(name)}: ["
     yield from (f"{',' * (index > 0)}{json_text(value)}" for index, value in enumerate(values))
     yield "]}"
 

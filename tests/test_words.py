@@ -36,6 +36,8 @@ STANDARD_IN = {
     ("truth", "streaming/sources/simulated"): "the ground truth that a simulation is compared with",
     ("truth", "streaming/model/invariants"): "the same, of the invariants",
     ("page", "exporters/web"): "some of the rows of a JSON API, which a cursor continues",
+    ("pages", "exporters/web"): "the pages of the exporter, for people",
+    ("page", "exporters/answers"): "the same, which answers link to",
     ("page", "docs"): "a page of the documentation",
     ("pages", "docs"): "the same, of several",
 }

@@ -94,6 +94,6 @@ def _internal_topic(settings: Settings) -> Rule:
         down,
         f"{{{{ $labels.topic }}}} of {_CLUSTER} is offline or refuses writes: {then}",
         settings,
-        command="isrwatch partitions {{ $labels.topic }}",
+        command="isrwatch partitions --topic {{ $labels.topic }}",
         about={"cluster": "cluster", "topic": "topic"},
     )

@@ -106,6 +106,6 @@ def _traffic_stopped(settings: Settings) -> Rule:
         f"{now}\nand {before} > {threshold(name, settings):g}",
         "Topic {{ $labels.topic }} used to have new records and has none. First: ask the owners of its producers",
         settings,
-        command="isrwatch partitions {{ $labels.topic }}",
+        command="isrwatch partitions --topic {{ $labels.topic }}",
         about={"topic": "topic"},
     )

@@ -35,7 +35,7 @@ class Tone(StrEnum):
 
 
 class Sentence(NamedTuple):
-    """Something that is said beside the rows: a reason, advice, or why there are no rows."""
+    """Remark on the rows: a reason, advice, or why there are none."""
 
     text: str
     tone: str = Tone.NOTE.value
@@ -59,7 +59,7 @@ class AsOf(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a subject.
+    """Question to a subject.
 
     Attributes:
         clusters: patterns of names or ids; none is all.
@@ -76,7 +76,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a subject answers.
+    """Answer of a subject.
 
     Attributes:
         columns: the keys of every row, in order.
@@ -155,7 +155,7 @@ class ServerUnavailable(ConnectionRefused):
 
 
 class AnswersRestarted(ConnectionRefused):
-    """What was followed is not there any more, and is to be read from its beginning."""
+    """End of what was followed: it is not there any more, and is to be read from its beginning."""
 
 
 class UnknownName(ConfigurationError):

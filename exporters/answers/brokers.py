@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.answers.answer import Row, Sentence, Tone
-from exporters.answers.subject import FRESHNESS, Asked, Filter, Subject
+from exporters.answers.subject import FRESHNESS, Inquiry, NameFilter, Subject
 from exporters.read_model.snapshot import BrokerAdvice
 from exporters.read_model.times import SECOND, Clock, span
 from streaming.contracts.health import OFFLINE, UNDER_MIN_ISR, states_of
@@ -64,7 +64,7 @@ def state_name(cluster: ClusterSnapshot, number: int) -> str:
     return "unknown" if broker.is_fenced is None else "active"
 
 
-def broker_rows(asked: Asked) -> Iterator[Row]:
+def broker_rows(asked: Inquiry) -> Iterator[Row]:
     """Return the brokers of each cluster. What is derived is unknown in the past, and where the state is stale."""
     lags, meters = _lags(asked), _meters(asked)
     speeds = {_key(row): row for row in _fresh_speeds(asked)}
@@ -80,7 +80,7 @@ def broker_rows(asked: Asked) -> Iterator[Row]:
             advice = advised.get(number, BrokerAdvice(number))
             yield {
                 **dict.fromkeys(BROKERS.columns),
-                **_known(cluster, number, in_state),
+                **_observed(cluster, number, in_state),
                 **freshness,
                 **{name: getattr(advice, name) for name in ADVICE},
                 **{name: value for name, value in speeds.get(key, {}).items() if name in SPEED},
@@ -90,7 +90,7 @@ def broker_rows(asked: Asked) -> Iterator[Row]:
             }
 
 
-def _known(cluster: ClusterSnapshot, number: int, in_state: Counter[tuple[int, str]]) -> Row:
+def _observed(cluster: ClusterSnapshot, number: int, in_state: Counter[tuple[int, str]]) -> Row:
     broker, counts = cluster.brokers.get(number), cluster.counts
     return {
         **({} if broker is None else broker._asdict()),
@@ -119,13 +119,13 @@ def _key(row: Row) -> tuple[str, int]:
     return row["cluster_id"], row["broker"]
 
 
-def _fresh_speeds(asked: Asked) -> list[Row]:
+def _fresh_speeds(asked: Inquiry) -> list[Row]:
     samples = asked.samples(BROKER_SPEED) if asked.is_now else []
     return [row for row in samples if asked.now - row["collected_at"] <= _SPEED_LASTS]
 
 
-def _meters(asked: Asked) -> Mapping[tuple[str, int], list[Row]]:
-    """Return the ISR changes that each broker counted as leader, beside those that were recorded."""
+def _meters(asked: Inquiry) -> Mapping[tuple[str, int], list[Row]]:
+    """Return the ISR changes that each broker counted as leader, next to those that were recorded."""
     meters: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in asked.samples(ISR_RECONCILIATION, sampled_at="until") if asked.is_now else ():
         meters[_key(row)].append({name: row[name] for name in _METER})
@@ -154,7 +154,7 @@ class ReplicaLag(NamedTuple):
 Lags = dict[ReplicaKey, ReplicaLag]
 
 
-def _lags(asked: Asked) -> Mapping[str, Lags]:
+def _lags(asked: Inquiry) -> Mapping[str, Lags]:
     """Read the lags of the brokers that have a replica outside the ISR, by cluster id; nothing while there is none."""
     lags: dict[str, Lags] = defaultdict(dict)
     brokers = {each.broker for cluster in asked.current for each in _out_of_isr(cluster)}
@@ -226,7 +226,7 @@ def _progress(replicas: list[ReplicaLag], now: int) -> dict[str, int | float | N
 # Sentences.
 
 
-def said_of_brokers(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_brokers(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say what brokers need, why they may not stop, which are slow, and how surely all this is known."""
     if not rows:
         yield Sentence("no broker has been observed")
@@ -256,9 +256,8 @@ def _said_of_stop(row: Row, who: str) -> Iterator[Sentence]:
 
 def _said_of_trouble(row: Row, who: str, now: int) -> Iterator[Sentence]:
     if row["is_slow"]:
-        lasts = "" if row["slow_since"] is None else f" for {span(max(0, now - row['slow_since']) / SECOND)}"
-        why = "; ".join(row["slow_reasons"] or ())
-        yield Sentence(f"{who} is slow{lasts}{f': {why}' if why else ''}", Tone.WARNING)
+        since = "" if row["slow_since"] is None else f" for {span(max(0, now - row['slow_since']) / SECOND)}"
+        yield Sentence(f"{who} is slow{since}: {'; '.join(row['slow_reasons'] or ())}", Tone.WARNING)
     for meter in row["isr_meters"] or ():
         if meter["missed"]:
             changes = meter["meter"].replace("_", " ").replace("isr", "ISR")
@@ -281,7 +280,7 @@ def _to_the_second(micros: int, now: int) -> str:
     return Clock(now).short(micros).partition(".")[0]
 
 
-BROKER_FILTER: Final = Filter(name="broker", help="Broker id.", names=lambda row: (str(row["broker"]),))
+BROKER_FILTER: Final = NameFilter(name="broker", help="Broker id.", names=lambda row: (str(row["broker"]),))
 BROKERS: Final = Subject(
     name="brokers",
     help="Show brokers: what each leads and holds, and whether it is safe to stop.",

@@ -97,7 +97,8 @@ def _leader(broker: int | None) -> str:
 
 
 def as_event(row: Mapping[str, Any]) -> EventRow:
-    """Convert a row of ``replication_events`` to the value that is put into words."""
-    values: dict[str, Any] = {name: row[name] for name in EventRow._fields}
-    lists = {name: tuple(row[name] or ()) for name in ("candidates", "left_isr", "joined_isr")}
+    """Convert a row of ``replication_events``, also of JSON, to the value that is put into words."""
+    columns = {name: row[name] for name in EventRow._fields}
+    values: dict[str, Any] = {name: tuple(of) if isinstance(of, list) else of for name, of in columns.items()}
+    lists = {name: values[name] or () for name in ("candidates", "left_isr", "joined_isr")}
     return EventRow(**{**values, **lists})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.answers.answer import Row, Sentence, Tone
 from exporters.answers.partitions import TOPIC_HELP
-from exporters.answers.subject import OF_SAMPLES, Asked, Filter, Subject
+from exporters.answers.subject import OF_SAMPLES, Inquiry, NameFilter, Subject
 from exporters.read_model.event_filter import matches_topic
 from exporters.read_model.group_sums import GroupTrouble, summed, troubles
 from exporters.read_model.times import SECOND, Clock
@@ -32,7 +32,7 @@ NAMELESS: Final = '""'
 """The group of those that commit without a name."""
 
 
-def group_rows(asked: Asked) -> Iterator[Row]:
+def group_rows(asked: Inquiry) -> Iterator[Row]:
     """Return every group, with the sums of its partitions: of the chosen topics, if any are chosen."""
     topics = asked.patterns("topic")
     described = {_key(row): row for row in asked.samples(GROUPS)}
@@ -84,7 +84,7 @@ def _newest(rows: list[Row], now: int) -> Row:
     }
 
 
-def said_of_groups(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_groups(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say what is wrong with each group; or why there is none."""
     if not rows and asked.patterns("topic"):
         yield Sentence("no group has offsets of these topics")
@@ -102,7 +102,7 @@ def is_in_trouble(row: Row) -> bool:
     return bool(row["losing_partitions"] or row["stuck_partitions"] or row["beyond"])
 
 
-def _topics(asked: Asked) -> set[str]:
+def _topics(asked: Inquiry) -> set[str]:
     read = {row["topic"] for row in asked.samples(GROUP_OFFSETS)}
     return read | {topic.topic for each, _ in asked.clusters for topic in each.topics.values()}
 
@@ -111,10 +111,10 @@ GROUP_SUBJECT: Final = Subject(
     name="groups",
     help="Show consumer groups: state, lag, and what is wrong.",
     filters=(
-        Filter(
+        NameFilter(
             name="group", help="Group, 'payments-*', or '!tmp-*' for all others.", names=lambda row: (row["group"],)
         ),
-        Filter(name="topic", help=TOPIC_HELP, names=lambda row: row["topics"], known=_topics),
+        NameFilter(name="topic", help=TOPIC_HELP, names=lambda row: row["topics"], known=_topics),
     ),
     columns=tuple(dict.fromkeys((*_OF_GROUP, "idle_seconds", OF_SAMPLES, *summed(()), "reason", "topics"))),
     rows=group_rows,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers.answer import Row, Sentence
 from exporters.answers.brokers import announced_work
-from exporters.answers.subject import FRESHNESS, Asked, Filter, Subject
+from exporters.answers.subject import FRESHNESS, Inquiry, NameFilter, Subject
 from exporters.read_model.conditions import announced_brokers
 from exporters.read_model.snapshot import ClusterTotals, PartitionCounts
 from exporters.read_model.times import SECOND
@@ -55,7 +55,7 @@ def _counts(counts: PartitionCounts) -> dict[str, int | None]:
 # Clusters.
 
 
-def cluster_rows(asked: Asked) -> list[Row]:
+def cluster_rows(asked: Inquiry) -> list[Row]:
     """Return the clusters, the worst first."""
     rows = [
         {
@@ -87,7 +87,7 @@ def _worst_first(row: Row) -> tuple[Any, ...]:
     return *(not each for each in is_worse), *(-each for each in counts), row["cluster"]
 
 
-def said_of_clusters(_: Asked, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_clusters(_: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say why there is no cluster."""
     if not rows:
         yield Sentence("no cluster has been observed; start isrwatch job and collect")
@@ -114,7 +114,7 @@ CLUSTERS: Final = Subject(
 # Topics.
 
 
-def topic_rows(asked: Asked) -> Iterator[Row]:
+def topic_rows(asked: Inquiry) -> Iterator[Row]:
     """Return the totals of each topic."""
     for cluster, freshness in asked.clusters:
         for topic in sorted(cluster.topics.values(), key=lambda topic: topic.topic):
@@ -133,18 +133,18 @@ def _topic_row(topic: TopicPartitions, observed: ObservedTime) -> Row:
     }
 
 
-def said_of_topics(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_topics(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say why there is no topic."""
     if not rows:
         yield Sentence("no topic has been observed" if asked.clusters else "no cluster has been observed")
 
 
-def _topics(asked: Asked) -> set[str]:
+def _topics(asked: Inquiry) -> set[str]:
     return {topic.topic for each, _ in asked.clusters for topic in each.topics.values()}
 
 
 TOPIC_HELP: Final = "Topic name, 'orders-*', or '!tmp-*' for all others."
-TOPIC_FILTER: Final = Filter(name="topic", help=TOPIC_HELP, names=lambda row: (row["topic"],), known=_topics)
+TOPIC_FILTER: Final = NameFilter(name="topic", help=TOPIC_HELP, names=lambda row: (row["topic"],), known=_topics)
 TOPICS: Final = Subject(
     name="topics",
     help="Show topics: the totals of their partitions.",
@@ -159,7 +159,7 @@ TOPICS: Final = Subject(
 # Partitions.
 
 
-def partition_rows(asked: Asked) -> list[Row]:
+def partition_rows(asked: Inquiry) -> list[Row]:
     """Return the partitions, worst first in each cluster; healthy ones only on request."""
     rows, chosen = list[Row](), patterns_of(*asked.patterns("topic"))
     for cluster, freshness in asked.clusters:
@@ -218,7 +218,7 @@ def missing_brokers(row: Mapping[str, Any]) -> list[int]:
     return [] if row["is_diskless"] else [broker for broker in row["replicas"] if broker not in row["isr"]]
 
 
-def said_of_partitions(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_partitions(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say why there is no row; else which announced work explains that brokers are missing."""
     if not rows:
         yield Sentence(_no_partitions(asked))
@@ -233,7 +233,7 @@ def said_of_partitions(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
             yield Sentence(f"work on broker {number}{asked.of_cluster(cluster.name)} is announced {work}")
 
 
-def _no_partitions(asked: Asked) -> str:
+def _no_partitions(asked: Inquiry) -> str:
     if not asked.clusters:
         return "no cluster has been observed"
     chosen = patterns_of(*asked.patterns("topic"))
@@ -246,14 +246,14 @@ def _no_partitions(asked: Asked) -> str:
     return f"no unhealthy partitions{then}; --all shows the {healthy:,} healthy" if healthy else f"no partitions{then}"
 
 
-def _partitions(asked: Asked) -> Iterator[str]:
+def _partitions(asked: Inquiry) -> Iterator[str]:
     for each, _ in asked.clusters:
         for topic in each.topics.values():
             yield topic.topic
             yield from (name_of(topic.topic, number) for number in topic.partitions)
 
 
-PARTITIONS_OF: Final = Filter(
+PARTITIONS_OF: Final = NameFilter(
     name="topic",
     help="Topic name, 'orders-*', '!tmp-*' for all others, or a partition: orders-3.",
     names=lambda row: (row["topic"], name_of(row["topic"], row["partition"])),
@@ -279,7 +279,7 @@ _SAMPLED: Final[Mapping[TopicRole, tuple[tuple[Table, str], ...]]] = {
 """Samples of groups and of transactional ids with an open transaction; without a coordinator they need none."""
 
 
-def _with_consequences(asked: Asked, rows: list[Row]) -> list[Row]:
+def _with_consequences(asked: Inquiry, rows: list[Row]) -> list[Row]:
     """Add what fails because of each partition; None if it is healthy enough, or of no internal topic."""
     clusters = {each.cluster.cluster_id: each for each, _ in asked.clusters}
     keys: dict[TopicRole, list[Row]] = {}
@@ -301,7 +301,7 @@ def _with_consequences(asked: Asked, rows: list[Row]) -> list[Row]:
     return rows
 
 
-def _keys(asked: Asked, role: TopicRole) -> Iterator[Row]:
+def _keys(asked: Inquiry, role: TopicRole) -> Iterator[Row]:
     for definition, column in _SAMPLED[role]:
         sql = f'SELECT DISTINCT cluster_id, "{column}" AS key FROM rows WHERE "{column}" IS NOT NULL'  # noqa: S608 - our own names
         sql += f" AND coordinator IS DISTINCT FROM {NO_BROKER}"

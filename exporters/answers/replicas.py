@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from exporters.answers.answer import Row, Sentence, Tone
 from exporters.answers.brokers import BROKER_FILTER
 from exporters.answers.partitions import TOPIC_FILTER
-from exporters.answers.subject import FRESHNESS, OF_SAMPLES, Asked, Subject
+from exporters.answers.subject import FRESHNESS, OF_SAMPLES, Inquiry, Subject
 from exporters.read_model.cluster_samples import bytes_to_go, is_reassigned, replicas_to_go
 from exporters.read_model.times import SECOND, span
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS
@@ -28,7 +28,7 @@ _FULL: Final = 100
 
 
 class Sampled(NamedTuple):
-    """What brokers are asked for: the table, the words for it, and when each broker of a cluster last answered.
+    """Kind of samples of brokers: the table, the words for it, and when each broker of a cluster last answered.
 
     ``asked_at`` returns UTC microseconds by broker; 0 is never.
     """
@@ -59,13 +59,13 @@ _REPLICAS: Final = Sampled(REPLICA_OFFSETS, "replicas", _replicas_asked_at)
 _DIRECTORIES: Final = Sampled(LOG_DIRECTORIES, "log directories", _directories_asked_at)
 
 
-def ages_of(asked: Asked, table: Table, asked_at: Callable[[ClusterSnapshot], Mapping[int, int]]) -> set[bool]:
+def ages_of(asked: Inquiry, table: Table, asked_at: Callable[[ClusterSnapshot], Mapping[int, int]]) -> set[bool]:
     """Return whether brokers have answered lately: True if any has, False if any has not, or both."""
     oldest = asked.tables.limits.oldest_ages[table.name] * SECOND
     return {asked.now - at <= oldest for cluster, _ in asked.clusters for at in asked_at(cluster).values()}
 
 
-def _said_of_silent(asked: Asked, sampled: Sampled) -> Iterator[Sentence]:
+def _said_of_silent(asked: Inquiry, sampled: Sampled) -> Iterator[Sentence]:
     """Say of which brokers nothing is known because they do not answer; or, where none has, how old the samples are."""
     oldest = asked.tables.limits.oldest_ages[sampled.table.name] * SECOND
     for cluster, _ in asked.clusters:
@@ -84,7 +84,7 @@ def _said_of_silent(asked: Asked, sampled: Sampled) -> Iterator[Sentence]:
 # Replicas.
 
 
-def replica_rows(asked: Asked) -> list[Row]:
+def replica_rows(asked: Inquiry) -> list[Row]:
     """Return the replicas that are behind, longest first; one that only lacks what came since the last look is not."""
     rows = asked.samples(REPLICA_OFFSETS)
     for row in rows:
@@ -96,7 +96,7 @@ def replica_rows(asked: Asked) -> list[Row]:
     )
 
 
-def said_of_replicas(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_replicas(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say what it means that there is no row, and of which replicas nothing is known."""
     if not rows:
         fresh = ages_of(asked, REPLICA_OFFSETS, _replicas_asked_at)
@@ -124,7 +124,7 @@ REPLICAS: Final = Subject(
 # Reassignments.
 
 
-def reassignment_rows(asked: Asked) -> Iterator[Row]:
+def reassignment_rows(asked: Inquiry) -> Iterator[Row]:
     """Return the partitions that are being reassigned, by name, and what those that are added have yet to copy.
 
     ``bytes_to_go`` compares the sizes of logs, ``records_to_go`` their ends. Both are null while the leader or one of
@@ -154,7 +154,7 @@ def reassignment_rows(asked: Asked) -> Iterator[Row]:
         }
 
 
-def _logs_of(asked: Asked, topic_ids: set[str]) -> Mapping[tuple[str, str, int], dict[int, Row]]:
+def _logs_of(asked: Inquiry, topic_ids: set[str]) -> Mapping[tuple[str, str, int], dict[int, Row]]:
     """Return the newest samples of the replicas of some topics: by cluster id, topic id and partition, and broker."""
     logs: dict[tuple[str, str, int], dict[int, Row]] = {}
     with asked.reading(REPLICA_OFFSETS):
@@ -169,7 +169,7 @@ def _total(amounts: list[int | None]) -> int | None:
     return None if None in amounts else sum(filter(None, amounts))
 
 
-def said_of_reassignments(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_reassignments(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say that there is none."""
     if not rows:
         yield Sentence("nothing is being reassigned" if asked.clusters else "no cluster has been observed")
@@ -192,7 +192,7 @@ REASSIGNMENTS: Final = Subject(
 # Log directories.
 
 
-def directory_rows(asked: Asked) -> list[Row]:
+def directory_rows(asked: Inquiry) -> list[Row]:
     """Return the log directories of every broker: those first that are offline, then the fullest."""
     rows = [{**row, "used_percent": _used_percent(row)} for row in asked.samples(LOG_DIRECTORIES)]
     return sorted(rows, key=lambda row: (row["is_online"], -(row["used_percent"] or 0), row["broker"], row["log_dir"]))
@@ -203,7 +203,7 @@ def _used_percent(row: Row) -> float | None:
     return _FULL * (total - usable) / total if total and usable is not None else None
 
 
-def said_of_directories(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_directories(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say which brokers put new replicas into none of their directories that are online, or only into some."""
     if not rows:
         yield asked.without_samples(

@@ -8,7 +8,7 @@ from exporters.answers.answer import Row, Sentence, Tone
 from exporters.answers.brokers import BROKER_FILTER
 from exporters.answers.partitions import TOPIC_HELP
 from exporters.answers.replicas import ages_of
-from exporters.answers.subject import OF_SAMPLES, Asked, Filter, Subject
+from exporters.answers.subject import OF_SAMPLES, Inquiry, NameFilter, Subject
 from exporters.metrics.quorum import looked_at
 from exporters.read_model.cluster_samples import behind_seconds, member_of
 from exporters.read_model.times import SECOND
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ROLES: Final = ("leader", "voter", "observer")
 
 
-def quorum_rows(asked: Asked) -> list[Row]:
+def quorum_rows(asked: Inquiry) -> list[Row]:
     """Return the members of each cluster's metadata quorum: its leader, the other voters, the observers.
 
     ``lag`` is in records, ``behind_seconds`` the time since a member had all that the leader has, both as the leader
@@ -42,7 +42,7 @@ def quorum_rows(asked: Asked) -> list[Row]:
     return sorted(rows, key=lambda row: (row["cluster"], _ROLES.index(row["role"]), row["node"]))
 
 
-def said_of_quorum(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_quorum(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say which member was replaced by one with an empty disk; or why there is none."""
     if not rows:
         needs = "a cluster with ZooKeeper has none; the collector asks every collect.quorum_interval"
@@ -55,7 +55,7 @@ def said_of_quorum(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
 QUORUM: Final = Subject(
     name="quorum",
     help="Show the members of the metadata quorum, and how far each is behind.",
-    filters=(Filter(name="node", help="Node id.", names=lambda row: (str(row["node"]),)),),
+    filters=(NameFilter(name="node", help="Node id.", names=lambda row: (str(row["node"]),)),),
     columns=tuple(
         dict.fromkeys(
             (*(column.name for column in QUORUM_MEMBERS.columns), OF_SAMPLES, "role", "lag", "behind_seconds")
@@ -66,7 +66,7 @@ QUORUM: Final = Subject(
 )
 
 
-def transaction_rows(asked: Asked) -> list[Row]:
+def transaction_rows(asked: Inquiry) -> list[Row]:
     """Return the transactions: those first that hang, then those that are late, then the oldest."""
     rows = asked.samples(TRANSACTIONS)
     for row in rows:
@@ -79,7 +79,7 @@ def transaction_rows(asked: Asked) -> list[Row]:
     )
 
 
-def said_of_transactions(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_transactions(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say what it means that there is no row."""
     if rows:
         return
@@ -102,12 +102,12 @@ TRANSACTION_SUBJECT: Final = Subject(
     name="transactions",
     help="Show the open transactions: those that hang, then those that are late, then the oldest.",
     filters=(
-        Filter(
+        NameFilter(
             name="transaction",
             help="Transactional id, or 'payments-*'.",
             names=lambda row: (row["transactional_id"] or "",),
         ),
-        Filter(
+        NameFilter(
             name="topic",
             help=TOPIC_HELP,
             names=lambda row: [name.rpartition("-")[0] for name in row["transaction_partitions"] or ()],
@@ -120,12 +120,12 @@ TRANSACTION_SUBJECT: Final = Subject(
 )
 
 
-def metric_rows(asked: Asked) -> list[Row]:
+def metric_rows(asked: Inquiry) -> list[Row]:
     """Return the metrics of every broker that has an agent."""
     return sorted(asked.samples(BROKER_METRICS), key=lambda row: (row["cluster"], row["metric"], row["broker"]))
 
 
-def said_of_metrics(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_metrics(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say why there is none."""
     if not rows:
         needs = "they need an agent in collect.broker_metrics"
@@ -135,7 +135,7 @@ def said_of_metrics(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
 METRICS: Final = Subject(
     name="metrics",
     help="Show the metrics that agents of brokers export.",
-    filters=(Filter(name="metric", help="Name, or '*_idle_*'.", names=lambda row: (row["metric"],)), BROKER_FILTER),
+    filters=(NameFilter(name="metric", help="Name, or '*_idle_*'.", names=lambda row: (row["metric"],)), BROKER_FILTER),
     columns=(*(column.name for column in BROKER_METRICS.columns), OF_SAMPLES),
     rows=metric_rows,
     said=said_of_metrics,

@@ -33,6 +33,8 @@ VARIABLE: Final = "ISRWATCH_SERVER"
 API: Final = "/api/v1"
 _LONGEST_QUOTE: Final = 300
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _GONE, _UNAVAILABLE = 200, 401, 403, 404, 410, 503
+_NO_SEGMENTS: Final = frozenset({"", ".", ".."})
+"""Segments of a path that are removed from it."""
 _GATEWAY: Final = frozenset({502, 503, 504})
 
 
@@ -100,6 +102,8 @@ class Server:
 
     def incident(self, any_id: str) -> IncidentReport:
         """Return everything about an incident. Errors are those of :meth:`document`."""
+        if any_id in _NO_SEGMENTS:
+            raise ConfigurationError(f"there is no incident {any_id!r}; isrwatch incidents --all lists them")
         return self._made(IncidentReport.of_document, self.document(f"incidents/{quote(any_id, safe='')}"))
 
     def _made(self, make: Callable[[dict[str, Any]], T], document: dict[str, Any]) -> T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exporters.answers.answer import Row, Sentence
-from exporters.answers.subject import OF_SAMPLES, Asked, Filter, Subject
+from exporters.answers.subject import OF_SAMPLES, Inquiry, NameFilter, Subject
 from exporters.read_model.sampled_settings import feature_levels, throttles_left
 from exporters.read_model.times import SECOND
 from streaming.contracts.durability import WORST_FIRST, TopicDurability, Weakness, is_in_one_rack, versions_of
@@ -63,7 +63,7 @@ class UnsafeSetting(NamedTuple):
         return self.topic or ("cluster" if self.broker is None else f"broker {self.broker}")
 
 
-def setting_rows(asked: Asked) -> Iterator[Row]:
+def setting_rows(asked: Inquiry) -> Iterator[Row]:
     """Return a row for each finding."""
     for cluster, _ in asked.clusters:
         for each in findings(cluster, _sampled(asked, cluster)):
@@ -76,11 +76,11 @@ def setting_rows(asked: Asked) -> Iterator[Row]:
             }
 
 
-def _sampled(asked: Asked, cluster: ClusterSnapshot) -> SampledSettings:
+def _sampled(asked: Inquiry, cluster: ClusterSnapshot) -> SampledSettings:
     return SampledSettings(*([*asked.sampled(cluster, table)] for table in _SAMPLED))
 
 
-def said_of_settings(asked: Asked, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_settings(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say of which cluster there are no samples; or that nothing is wrong."""
     blind = [cluster for cluster, _ in asked.clusters if not any(_sampled(asked, cluster))]
     if not asked.clusters:
@@ -191,7 +191,7 @@ _FIX_TOPIC: Final = "delete leader. and follower.replication.throttled.replicas 
 _FIX_BROKER: Final = "delete leader. and follower.replication.throttled.rate of the broker (kafka-configs)"
 
 
-def _subjects(asked: Asked) -> Iterator[str]:
+def _subjects(asked: Inquiry) -> Iterator[str]:
     """Yield what has settings."""
     yield "cluster"
     for cluster, _ in asked.clusters:
@@ -204,7 +204,7 @@ SETTINGS: Final = Subject(
     name="settings",
     help="Show unsafe settings and how to fix them.",
     filters=(
-        Filter(
+        NameFilter(
             name="subject",
             help="Topic, 'orders-*', 'broker 3', or cluster.",
             names=lambda row: (row["subject"],),

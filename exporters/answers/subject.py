@@ -1,4 +1,4 @@
-"""A subject: what is read to answer a question about it, what is a row, what is said beside the rows."""
+"""A subject: what is read to answer a question about it, what is a row, what is said about the rows."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """Where answers come from.
+    """Source of answers.
 
     Attributes:
         folder: of the tables.
@@ -92,7 +92,7 @@ class Tables:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Inquiry:
     """A question, with the clusters that it is about.
 
     Attributes:
@@ -123,7 +123,7 @@ class Asked:
 
     @property
     def is_now(self) -> bool:
-        """Whether it is about the present, of which alone there are samples and advice."""
+        """True if it is about the present, of which alone there are samples and advice."""
         return self.as_of is None
 
     @property
@@ -183,7 +183,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class NameFilter:
     """A choice of rows by patterns of names.
 
     Attributes:
@@ -196,9 +196,9 @@ class Filter:
     name: str
     help: str
     names: Callable[[Row], Iterable[str]]
-    known: Callable[[Asked], Iterable[str]] | None = None
+    known: Callable[[Inquiry], Iterable[str]] | None = None
 
-    def chosen(self, asked: Asked, rows: list[Row]) -> list[Row]:
+    def chosen(self, asked: Inquiry, rows: list[Row]) -> list[Row]:
         """Return the rows that are chosen.
 
         Raises:
@@ -217,7 +217,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What can be asked about.
+    """Subject that can be asked about.
 
     Attributes:
         name: of the command and of the path of the API.
@@ -231,10 +231,10 @@ class Subject:
 
     name: str
     help: str
-    filters: tuple[Filter, ...]
+    filters: tuple[NameFilter, ...]
     columns: tuple[str, ...]
-    rows: Callable[[Asked], Iterable[Row]]
-    said: Callable[[Asked, list[Row]], Iterable[Sentence]]
+    rows: Callable[[Inquiry], Iterable[Row]]
+    said: Callable[[Inquiry, list[Row]], Iterable[Sentence]]
     has_history: bool = False
 
     def answer(self, tables: Tables, question: Question) -> Answer:
@@ -266,7 +266,7 @@ class Subject:
         )
 
 
-def opened(tables: Tables, question: Question) -> Asked:
+def opened(tables: Tables, question: Question) -> Inquiry:
     """Find the clusters that a question is about, as of its moment.
 
     Raises:
@@ -287,7 +287,7 @@ def opened(tables: Tables, question: Question) -> Asked:
         if chosen(each.name, each.cluster.cluster_id)
     ]
     unreadable = {name: why for name, why in errors.items() if name in _STATE}
-    return Asked(
+    return Inquiry(
         question=question, tables=tables, as_of=moment, clusters=clusters, unreadable=unreadable, errors=errors
     )
 

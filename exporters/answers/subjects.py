@@ -28,7 +28,7 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
 
 
 class Answering(NamedTuple):
-    """What answers under a name.
+    """Source of answers under a name.
 
     Attributes:
         help: one sentence.

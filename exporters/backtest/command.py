@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from exporters.answers.source import folder_of
 from exporters.backtest.evaluation import firings
 from exporters.backtest.replay import begins_at, replayed
 from exporters.backtest.rule_files import Judgement, RuleFile
@@ -17,7 +18,7 @@ from exporters.backtest.series import ScrapedSeries
 from exporters.read_model.conditions import ConditionSettings
 from exporters.read_model.snapshot import SECOND
 from exporters.read_model.times import Clock
-from exporters.terminal.options import ConfigOption, LocalOption, OutputOption, TablesOption, folder_of
+from exporters.terminal.options import ConfigOption, LocalOption, OutputOption, TablesOption
 from exporters.terminal.output import Row, RowOutput, output_of, until_closed
 from exporters.terminal.table_layout import WORDS, Field
 from streaming.durations import duration_text, seconds_of

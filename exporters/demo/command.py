@@ -73,7 +73,7 @@ def demo(
         raise typer.Exit(130) from None
     if speed != 1:
         progress.latencies.clear()  # simulated time is not wall-clock time
-    print_summary(console, progress, location.tables, location.metrics_url)
+    print_summary(console, progress, location.tables, location.page_url)
     if lack := missing(progress, counted_events(location.tables).total(), metrics):
         raise PipelineIncomplete(f"the demo ran, but {lack}; see the logs in {location.logs}")
 
@@ -100,7 +100,7 @@ class DemoRun:
         reader = TablesReader(location.tables)
         with stages.stage("first batch in the tables"):
             wait_until(lambda: DemoProgress(newest(reader)).partitions(), "the first batch", parts, START_SECONDS)
-        with stages.stage(f"exporter at {location.metrics_url}"):
+        with stages.stage(f"exporter at {location.page_url}"):
             wait_until(location.metrics, "the exporter", parts, START_SECONDS)
         return reader
 
@@ -122,7 +122,7 @@ class DemoRun:
         """Show the live view until the time is over or Ctrl-C; return the progress and the last scrape."""
         ends = None if seconds is None else time.monotonic() + seconds
         progress = DemoProgress(newest(reader))
-        heading = f"isrwatch demo  {title}  {self.location.metrics_url}\ntables in {self.location.tables}"
+        heading = f"isrwatch demo  {title}  {self.location.page_url}\ntables in {self.location.tables}"
         with suppress(KeyboardInterrupt), screen(self.console, heading) as shown:
             while ends is None or time.monotonic() < ends:
                 self.parts.check()

@@ -49,14 +49,14 @@ class DemoLocation:
         return f"127.0.0.1:{self.port}"
 
     @property
-    def metrics_url(self) -> str:
-        """URL that Prometheus would scrape."""
-        return f"http://{self.address}/metrics"
+    def page_url(self) -> str:
+        """URL of the first page."""
+        return f"http://{self.address}/"
 
     def metrics(self) -> str:
         """Scrape the exporter; empty while it does not respond."""
         with suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-            return str(urllib.request.urlopen(self.metrics_url, timeout=5).read(), "utf-8")  # noqa: S310 - our own
+            return str(urllib.request.urlopen(f"{self.page_url}metrics", timeout=5).read(), "utf-8")  # noqa: S310 - our own
         return ""
 
 

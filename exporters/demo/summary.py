@@ -62,7 +62,7 @@ def missing(progress: DemoProgress, events: int, metrics: str) -> str | None:
     return None
 
 
-def print_summary(console: Terminal, progress: DemoProgress, tables: Path, metrics_url: str) -> None:
+def print_summary(console: Terminal, progress: DemoProgress, tables: Path, page_url: str) -> None:
     """Print the recorded events, their latency, the folder of the tables, and commands to try next."""
     counts = counted_events(tables)
     console.print()
@@ -76,10 +76,12 @@ def print_summary(console: Terminal, progress: DemoProgress, tables: Path, metri
     # In a venv that is not activated, the shell finds only the full path.
     command = "isrwatch" if shutil.which("isrwatch") else os.path.relpath(Path(sys.executable).with_name("isrwatch"))
     console.print("\nNext steps:")
-    address = urlsplit(metrics_url)
+    address = urlsplit(page_url)
     listen = "" if address.port == PORT else f" --web.listen-address {address.netloc}"
     for purpose, arguments in {
-        f"serve them again at {metrics_url}": f"export --tables {tables}{listen}",
+        "what went wrong, who caused it, what to do first": f"incidents --all --tables {tables}",
+        "what each broker holds, and whether it may stop": f"brokers --tables {tables}",
+        f"serve the pages again at {page_url}": f"export --tables {tables}{listen}",
         "choose another scenario": "demo --help",
         "monitor your own cluster": "collect --help",
     }.items():

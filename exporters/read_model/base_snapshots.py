@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
 
 PARTITIONS_KEPT: Final = 250_000
-"""Of the bases in memory, together; the newest one stays whatever its size."""
+"""Partitions of the bases in memory, together; the newest one stays whatever its size."""
 BYTES_KEPT: Final = 64 << 20
-"""Of the changes after a base: more are read again for each moment."""
+"""Bytes of the changes after a base that stay in memory: more are read again for each moment."""
 _MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 _KEY: Final = ["subject", "cluster_id", "topic_id", "partition", "broker"]
 _READ: Final = (
@@ -99,7 +99,7 @@ class BaseSnapshots:
         draft = SnapshotDraft(begin.snapshot)
         newest = newest_of_each(rows)
         if begin is _NOTHING:
-            _put_first(draft, newest)
+            put_first(draft, newest)
         else:
             decode_changed(begin.snapshot, newest)
             apply_changes(draft, newest)
@@ -141,7 +141,7 @@ class BaseSnapshots:
     def _read(self, base: Base, clusters: Clusters) -> _Begin:
         rows = read_base(self._tables / PAST_STATES.name, base, clusters)
         draft = SnapshotDraft(ReplicationSnapshot())
-        _put_first(draft, rows)
+        put_first(draft, rows)
         counted = rows.filter(pc.is_valid(rows["isr_departures"]))
         for row in counted.select(["cluster_id", "cluster", "broker", "isr_departures"]).to_pylist():
             for each in row["isr_departures"]:
@@ -170,7 +170,7 @@ class BaseSnapshots:
         )
 
 
-def _put_first(draft: SnapshotDraft, rows: pa.Table) -> None:
+def put_first(draft: SnapshotDraft, rows: pa.Table) -> None:
     """Put a whole state, one row of each key, into a draft of nothing."""
     is_partition = pc.equal(rows["subject"], Subject.PARTITION.value)
     apply_changes(draft, rows.filter(pc.invert(is_partition)))

@@ -66,16 +66,16 @@ _MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 _MICROS: Final = "arrow_cast({}, 'Int64')"
 _DAY: Final = 86_400_000_000
 _KINDS: Final = "'metadata_log', 'poll'"
-"""Of the sources that order partitions."""
+"""Kinds of the sources that order partitions."""
 _SHOWS: Final = "subject <> 'source' AND (subject <> 'cluster' OR array_length(events) > 0)"
-"""What a page shows; that a source lives, and who votes in the quorum, is written again and again."""
+"""Changes that a page shows; that a source lives, and who votes in the quorum, is written again and again."""
 
 
 class MomentRefused(ConfigurationError):
     """A moment is not one that the tables can show; the sentence has the range that they can."""
 
 
-class Scope(NamedTuple):
+class ChangeScope(NamedTuple):
     """Subject of a page, by which changes are chosen; None: any. A topic is a name, whichever id it had."""
 
     cluster_id: str | None = None
@@ -103,7 +103,7 @@ _OF_BROKER: Final = (
     "OR (coalesce(before['leader'], -1) <> coalesce(after['leader'], -1) "
     "AND {0} IN (coalesce(before['leader'], -1), coalesce(after['leader'], -1))))"
 )
-EVERYTHING: Final = Scope()
+EVERYTHING: Final = ChangeScope()
 
 
 class Past:
@@ -186,15 +186,15 @@ class Past:
             shown, _ = self._range(table, (cluster_id,), at)
             return shown is not None and at <= shown[1] and not _blind_since(table, at, (cluster_id,))
 
-    def previous(self, at: int, of: Scope = EVERYTHING) -> int | None:
+    def previous(self, at: int, of: ChangeScope = EVERYTHING) -> int | None:
         """Return the newest moment before another at which something that a page is about changed; None for none."""
         return self._change("max", at, of)
 
-    def next(self, at: int, of: Scope = EVERYTHING) -> int | None:
+    def next(self, at: int, of: ChangeScope = EVERYTHING) -> int | None:
         """Return the oldest moment after another at which something that a page is about changed; None for none."""
         return self._change("min", at, of)
 
-    def _change(self, chosen: str, at: int, of: Scope) -> int | None:
+    def _change(self, chosen: str, at: int, of: ChangeScope) -> int | None:
         """Look through longer and longer times before or after a moment: files of other times are not read."""
         with self._lock:
             table = self._changes.opened()

@@ -100,7 +100,7 @@ def _begun(rows: pa.Table, column: str, at: int) -> pa.Table:
 
 
 def _still_open(rows: pa.Table, column: str, at: int) -> pa.Table:
-    """Set times after a moment to null: nobody knew them then."""
+    """Set times after a moment to null: they were not known then."""
     return _replaced_after(rows, column, at, pa.scalar(None, rows[column].type))
 
 

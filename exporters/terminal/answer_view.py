@@ -61,7 +61,7 @@ def _print_rows(output: RowOutput, subject: str, answer: Answer, also: Answer | 
 
 
 def beside_rows(output: RowOutput, answer: Answer) -> dict[str, Any]:
-    """Return what a JSON document has beside the rows."""
+    """Return what a JSON document has besides the rows."""
     as_of = answer.as_of
     return {
         "now": output.clock.iso(answer.now),

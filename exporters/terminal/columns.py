@@ -32,7 +32,7 @@ _UNIT: Final = 1024
 
 
 class Shown(NamedTuple):
-    """How a subject is shown: its columns, which may depend on the rows, and the colour of a row."""
+    """Look of a subject: its columns, which may depend on the rows, and the colour of a row."""
 
     fields: Callable[[Rows, Clock], tuple[Field, ...]]
     style: Callable[[Row], str]
@@ -168,7 +168,8 @@ def _leader(row: Row) -> str:
 
 
 def _cause(row: Row) -> str:
-    return f"{row['last_cause']} ({row['last_evidence']})" if row["last_cause"] else ""
+    evidence = f" ({row['last_evidence']})" if row["last_evidence"] else ""
+    return f"{row['last_cause']}{evidence}" if row["last_cause"] else ""
 
 
 def _partitions(rows: Rows, _: Clock) -> tuple[Field, ...]:
@@ -274,8 +275,8 @@ def _groups(_: Rows, clock: Clock) -> tuple[Field, ...]:
 
 def _group_state(row: Row) -> str:
     """Return the state, and for how long a query of Spark may have stopped."""
-    idle = row["idle_seconds"]
-    return str(row["group_state"]) if idle is None else f"{row['group_state']}, last batch {span(idle)} ago"
+    idle, state = row["idle_seconds"], text("group_state")(row)
+    return state if idle is None else f"{state}, last batch {span(idle)} ago"
 
 
 def _lag(row: Row) -> str:

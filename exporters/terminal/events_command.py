@@ -11,6 +11,7 @@ import typer
 
 from exporters.answers.answer import Question
 from exporters.answers.events import LARGEST_LIMIT, Chosen, key_text
+from exporters.answers.source import Source
 from exporters.read_model.reader import micros_now
 from exporters.read_model.times import Clock
 from exporters.read_model.unreadable import UnreadableTables
@@ -27,7 +28,6 @@ from exporters.terminal.options import (
     TopicOption,
 )
 from exporters.terminal.output import RowFormat, RowOutput, output_of, until_closed
-from exporters.terminal.subject_commands import Source
 from streaming.contracts.events import Cause, EventKind
 from streaming.errors import ConfigurationError
 

@@ -8,19 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.text import Text
 
+from exporters.answers.source import folder_of, server_of
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, document_of
 from exporters.read_model.health_reasons import BLIND, SEVERITIES, HealthSeverity
 from exporters.read_model.times import SECOND, span
 from exporters.terminal.health_gate import HealthReader, Look, ServerHealthReader, WaitLimits
-from exporters.terminal.options import (
-    ClusterOption,
-    ConfigOption,
-    OutputOption,
-    ServerOption,
-    TablesOption,
-    folder_of,
-    server_of,
-)
+from exporters.terminal.options import ClusterOption, ConfigOption, OutputOption, ServerOption, TablesOption
 from exporters.terminal.output import RowFormat, until_closed
 from streaming.delta.store.place import tables_place
 from streaming.durations import seconds_of

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from exporters.answers.answer import Question
-from exporters.answers.incidents import facts, lasted, report, suspects
+from exporters.answers.incidents import facts, lasted, suspects
 from exporters.answers.post_mortem import markdown
+from exporters.answers.source import Source
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.reader import micros_now
@@ -29,12 +30,10 @@ from exporters.terminal.options import (
     TablesOption,
 )
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
-from exporters.terminal.subject_commands import Source
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 from streaming.contracts.events import PLANNED_CLASSES, IncidentClass
 from streaming.errors import ConfigurationError
 from streaming.escapes import json_text
-from streaming.settings import load
 from streaming.terminal import print_wrapped
 
 if TYPE_CHECKING:
@@ -84,10 +83,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     source, clock = Source.of(server, tables, config_file), Clock(micros_now(), local)
     with until_closed():
         if incident is not None:
-            if source.server is not None:
-                told = source.server.incident(incident)
-            else:
-                told = report(source.tables(), incident, load(config_file).export.url)
+            told = source.incident(incident)
             output = output_of(row_format, replace(clock, now=told.now))
             if as_markdown:
                 output.console.document(markdown(told).splitlines())
@@ -124,8 +120,8 @@ def all_events(told: IncidentReport) -> str:
     """Return how many events are shown, and the command that shows every event of that time if these are not all."""
     clock, incident, shown = Clock(0), told.incident, len(told.evidence)
     total = incident["evidence_events"]
-    if shown >= total:
-        return f"{shown} of {total} events"
+    if total is None or shown >= total:
+        return f"{shown} of {'?' if total is None else total} events"
     since, until = clock.iso(incident["opened_at"]), clock.iso(incident["updated_at"] + SECOND // 1_000)
     options = shlex.join(["--cluster", incident["cluster"], "--since", since, "--until", until, "--limit", "0"])
     return f"{shown} of {total} events; all of that time: isrwatch events {options}"

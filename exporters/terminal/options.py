@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,16 +12,7 @@ from exporters.read_model.reader import micros_now
 from exporters.read_model.times import Clock
 from exporters.terminal.output import RowFormat
 from streaming.configuration_file import OPTION_HELP
-from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.log.storage import is_table, reading
-from streaming.delta.store.place import tables_place
-from streaming.errors import ConfigurationError
 from streaming.name_patterns import check_patterns
-from streaming.settings import load
-
-if TYPE_CHECKING:
-    from exporters.answers.server import Server
-    from streaming.delta.store.place import Place
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help=OPTION_HELP)]
 TablesOption = Annotated[
@@ -84,46 +74,9 @@ AsOfOption = Annotated[
 ]
 
 
-def folder_of(tables: str | None, config_file: Path | None) -> Place:
-    """Return the folder of the tables: the option's, else the configuration's.
-
-    Raises:
-        ConfigurationError: the folder contains no tables.
-        TableUnreadable: it cannot be looked into.
-    """
-    folder = tables_place(load(config_file), tables)
-    path = folder / PARTITION_CHANGES.name
-    with reading(str(path)):
-        is_there = is_table(path)
-    if not is_there:
-        raise ConfigurationError(
-            f"no tables in {folder}; start isrwatch job, or point tables.directory (--tables) at the folder of the "
-            "tables"
-        )
-    return folder
-
-
 def moment_of(as_of: str | None, *, local: bool) -> str | None:
-    """Return the value of ``--as-of`` as whoever answers reads it: a time of this machine's zone in UTC."""
+    """Return the value of ``--as-of`` as the program that answers reads it: a time of this machine's zone in UTC."""
     if as_of is None or not local:
         return as_of
     moment = read_moment(as_of, micros_now(), local=True)
     return as_of if isinstance(moment, Version) else Clock(0).iso(moment)
-
-
-def server_of(server: str | None, tables: str | None, config_file: Path | None) -> Server | None:
-    """Return the exporter that a command asks, None where it reads tables.
-
-    Raises:
-        ConfigurationError: tables are given as well, or the address cannot be used.
-    """
-    if server is not None and tables is not None:
-        raise ConfigurationError("--server and --tables are two sources of one answer; give one of them")
-    if tables is not None:
-        return None
-    settings = load(config_file).server
-    if not (server or os.environ.get("ISRWATCH_SERVER") or settings.url):
-        return None
-    from exporters.answers import server as servers  # noqa: PLC0415 - most commands ask no server
-
-    return servers.server_of(server, settings)

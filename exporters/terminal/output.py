@@ -139,7 +139,7 @@ class RowOutput:
 
     @property
     def _is_narrow(self) -> bool:
-        """Whether lines have to fit: ``-o wide`` and pipes have no width."""
+        """True if lines have to fit: ``-o wide`` and pipes have no width."""
         return self.console.is_terminal and self.format is not RowFormat.WIDE
 
 

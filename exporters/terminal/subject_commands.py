@@ -5,17 +5,14 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.text import Text
 
-from exporters.answers.answer import Answer, Question
-from exporters.answers.subject import Limits, Tables
-from exporters.answers.subjects import ANSWERS, SUBJECTS
-from exporters.read_model.reader import micros_now
+from exporters.answers.answer import Question
+from exporters.answers.source import Source
+from exporters.answers.subjects import SUBJECTS
 from exporters.terminal.answer_view import output_for, print_answer, raise_unreadable
 from exporters.terminal.options import (
     AsOfOption,
@@ -27,9 +24,7 @@ from exporters.terminal.options import (
     TablesOption,
     WatchOption,
     checked,
-    folder_of,
     moment_of,
-    server_of,
 )
 from exporters.terminal.output import RowFormat, until_closed
 from streaming.errors import ConfigurationError, IsrwatchError
@@ -37,9 +32,7 @@ from streaming.escapes import printable
 from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
-    from exporters.answers.server import Server
-    from exporters.answers.subject import Filter, Subject
-    from streaming.delta.store.place import Place
+    from exporters.answers.subject import NameFilter, Subject
 
 WATCH_SECONDS: Final = 2.0
 EXAMPLES: Final[Mapping[str, str]] = {
@@ -49,44 +42,15 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "replicas": "isrwatch replicas --broker 3",
     "reassignments": "isrwatch reassignments --watch",
     "groups": "isrwatch groups payments",
-    "directories": "isrwatch directories 3 -o wide",
+    "directories": "isrwatch directories 3",
     "quorum": "isrwatch quorum --cluster prod",
     "transactions": "isrwatch transactions 'payments-*'",
     "settings": "isrwatch settings 'orders-*'",
     "metrics": "isrwatch metrics '*idle*' --broker 3",
 }
+_OWN_OPTION: Final = "own"
+"""The parameter of the option that has the name of the argument: for names that begin with a hyphen."""
 _WITH_HEALTHY: Final = frozenset({"partitions", "replicas"})
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where answers come from: an exporter, or else the tables of a folder."""
-
-    server: Server | None
-    folder: Place | None
-    config_file: Path | None
-
-    @classmethod
-    def of(cls, server: str | None, tables: str | None, config_file: Path | None) -> Source:
-        """Choose by the options, the variable ISRWATCH_SERVER and the configuration.
-
-        Raises:
-            ConfigurationError: both are given, or there are no tables.
-        """
-        asked = server_of(server, tables, config_file)
-        return cls(asked, None if asked else folder_of(tables, config_file), config_file)
-
-    def ask(self, subject: str, question: Question) -> Answer:
-        """Ask; the one place where it matters who answers."""
-        if self.server is not None:
-            return self.server.answer(subject, question)
-        return ANSWERS[subject].answer(self.tables(), question)
-
-    def tables(self) -> Tables:
-        """Return the tables, where no server is asked."""
-        if self.folder is None:
-            raise AssertionError("a server is asked")
-        return Tables(folder=self.folder, limits=Limits.of(self.config_file), now=micros_now())
 
 
 def state(  # noqa: PLR0913 - one parameter per option
@@ -121,7 +85,9 @@ def state(  # noqa: PLR0913 - one parameter per option
 
 def _answered(subject: Subject, given: Mapping[str, Any]) -> None:
     """Run the command of a subject."""
-    filters = {each.name: tuple(given[each.name]) for each in subject.filters if given[each.name]}
+    patterns = {each.name: tuple(given[each.name] or ()) for each in subject.filters}
+    patterns[subject.filters[0].name] += tuple(given[_OWN_OPTION] or ())
+    filters = {name: chosen for name, chosen in patterns.items() if chosen}
     at = moment_of(given.get("as_of"), local=given["local"])
     question = Question(tuple(given["cluster"] or ()), filters, given.get("everything", False), at)
     source = Source.of(given["server"], given["tables"], given["config_file"])
@@ -166,7 +132,7 @@ def command_of(subject: Subject) -> Callable[..., None]:
     everything = Annotated[bool, typer.Option("--all", help="Include what is healthy.")]
     annotated: dict[str, Any] = {
         own.name: Annotated[list[str] | None, typer.Argument(metavar="PATTERN", help=own.help, callback=checked)],
-        **{each.name: _option(each) for each in others},
+        **{each.name if each in others else _OWN_OPTION: _option(each) for each in subject.filters},
         **({"everything": everything} if subject.name in _WITH_HEALTHY else {}),
         "cluster": ClusterOption,
         **({"as_of": AsOfOption} if subject.has_history else {}),
@@ -191,7 +157,7 @@ def command_of(subject: Subject) -> Callable[..., None]:
     return command
 
 
-def _option(of: Filter) -> Any:  # noqa: ANN401 - an annotation
+def _option(of: NameFilter) -> Any:  # noqa: ANN401 - an annotation
     help_of_it = f"{of.help.rstrip('.')}; may be repeated."
     return Annotated[
         list[str] | None, typer.Option(f"--{of.name}", metavar="PATTERN", help=help_of_it, callback=checked)

@@ -48,7 +48,7 @@ class Field:
         return with_short_words(text) if self.wraps else shortened(text)
 
 
-class Column(NamedTuple):
+class TextColumn(NamedTuple):
     """A field with its texts, one per row."""
 
     field: Field
@@ -68,12 +68,12 @@ class Column(NamedTuple):
         return max(cell_len(self.field.title), min(self.widest, max(self.field.wraps, *map(cell_len, words), 1)))
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field]) -> list[Column]:
+def columns_of(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field]) -> list[TextColumn]:
     """Return the columns with their texts."""
-    return [Column(field, [field.shown(row) for row in rows]) for field in fields]
+    return [TextColumn(field, [field.shown(row) for row in rows]) for field in fields]
 
 
-def fitting(columns: list[Column], width: int) -> list[Column]:
+def fitting(columns: list[TextColumn], width: int) -> list[TextColumn]:
     """Return the columns that stand next to each other in the width of a terminal without a broken word."""
     while taken(column.narrowest for column in columns) > width:
         least = max(column.field.below for column in columns)
@@ -89,7 +89,7 @@ def taken(widths: Iterable[int]) -> int:
     return sum(each) + _GAP * (len(each) - 1)
 
 
-def table_of(columns: Sequence[Column], styles: Sequence[str], width: int) -> Table:
+def table_of(columns: Sequence[TextColumn], styles: Sequence[str], width: int) -> Table:
     """Return a table in which columns of words are broken between words, the longest ones first.
 
     Args:
@@ -111,7 +111,7 @@ def table_of(columns: Sequence[Column], styles: Sequence[str], width: int) -> Ta
     return table
 
 
-def plain_lines(columns: Sequence[Column], count: int) -> Iterator[str]:
+def plain_lines(columns: Sequence[TextColumn], count: int) -> Iterator[str]:
     """Yield a line per row, after that of the headings; nothing where there is no row."""
     widths = [column.widest for column in columns]
     for index in range(-1, count or -1):

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
+from exporters.answers.source import folder_of
 from exporters.read_model.times import SECOND, Clock
 from exporters.terminal.columns import column, numbers, text
-from exporters.terminal.options import ConfigOption, LocalOption, OutputOption, TablesOption, folder_of
+from exporters.terminal.options import ConfigOption, LocalOption, OutputOption, TablesOption
 from exporters.terminal.output import output_of, until_closed
 from exporters.terminal.table_layout import SENTENCE, Field
 from streaming.contracts.columns import EVENT, Table

@@ -7,6 +7,7 @@ few, so that scrapes never wait for one.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -346,6 +347,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 
 _OPENAPI: Final = "openapi.json"
 _API: Final = "/api"
+_BELOW: Final = re.compile(rf"^{PREFIX}/(?P<path>[\s\S]*)$")
 _THREADS: Final = 4
 """So many requests are answered at a time; the others wait."""
 _HEADERS: Final = {VERSION_HEADER: version("isrwatch")}
@@ -382,7 +384,9 @@ class ApiRoutes:
         ordered = sorted(ENDPOINTS, key=lambda endpoint: (bool(endpoint.of_path), -endpoint.name.count("/")))
         routes = [Route(each.route, partial(self._apart, each), name=each.operation) for each in ordered]
         compressed = [Middleware(AcceptedGzip)]
-        return Mount(PREFIX, routes=[Route(f"/{_OPENAPI}", self._openapi), *routes], middleware=compressed)
+        mount = Mount(PREFIX, routes=[Route(f"/{_OPENAPI}", self._openapi), *routes], middleware=compressed)
+        mount.path_regex = _BELOW  # a name in a path may have an end of a line
+        return mount
 
     async def _apart(self, endpoint: Endpoint, request: Request) -> Response:
         """Respond in one of the few threads that read tables."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from starlette.convertors import StringConvertor, register_url_convertor
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -13,6 +15,16 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "/api/v1"
 Answer = tuple[int, dict[str, Any]]
+
+
+class _NameConvertor(StringConvertor):
+    """Takes whatever a name may hold, a ``/`` and an end of a line included."""
+
+    regex = r"[\s\S]*"
+
+
+_NAME: Final = "name_in_path"
+register_url_convertor(_NAME, _NameConvertor())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +67,7 @@ class Endpoint:
         """The same as a pattern of Starlette: what is in the path may have a ``/`` in it."""
         pattern = f"/{self.name}"
         for parameter in self.of_path:
-            pattern = pattern.replace(f"{{{parameter.name}}}", f"{{{parameter.name}:path}}")
+            pattern = pattern.replace(f"{{{parameter.name}}}", f"{{{parameter.name}:{_NAME}}}")
         return pattern
 
     @property

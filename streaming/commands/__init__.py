@@ -112,6 +112,12 @@ COMMANDS: Final[dict[str, Command]] = {
         name: Command(target=f"exporters.terminal.subject_commands:{name}", help=line, purpose=Purpose.LOOK)
         for name, line in _SUBJECTS.items()
     },
+    "mcp": Command(
+        target="exporters.mcp.command:mcp",
+        help="Answer an assistant (Model Context Protocol): what is wrong, what happened, what is safe.",
+        purpose=Purpose.LOOK,
+        extra="mcp",
+    ),
     "maintenance": Command(
         target="streaming.commands.maintenance:maintenance",
         help="Announce planned work on brokers, so that what it causes is not reported as a failure.",

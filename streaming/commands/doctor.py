@@ -55,7 +55,7 @@ def doctor(
 
     isrwatch doctor --config isrwatch.toml --prometheus http://prometheus:9090
 
-    isrwatch doctor --config isrwatch.toml -o json | jq '.findings[] | select(.status == "problem")'
+    isrwatch doctor --config isrwatch.toml -o json | jq .findings
     """
     every = with_bootstrap_servers(each_cluster(config, cluster), bootstrap_servers)
     file = file_to_read(config, os.environ)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streaming.settings import ClusterSettings, Settings
-    from streaming.sources.polling.broker import Answer
+    from streaming.sources.polling.broker import BrokerReply
     from streaming.sources.polling.view import ClusterView
 
 
@@ -72,7 +72,7 @@ def view_of(cluster: ClusterSettings) -> ClusterView:
     return first_answer(cluster).view
 
 
-def first_answer(cluster: ClusterSettings, names: Sequence[str] = ()) -> Answer:
+def first_answer(cluster: ClusterSettings, names: Sequence[str] = ()) -> BrokerReply:
     """Ask each bootstrap server, until one answers; ``names`` are asked for apart from the list of topics.
 
     Raises:
@@ -91,7 +91,7 @@ def first_answer(cluster: ClusterSettings, names: Sequence[str] = ()) -> Answer:
 
 
 def _read(
-    described: DescribedConfigs, answer: Answer, cluster: ClusterSettings, no_topic: str
+    described: DescribedConfigs, answer: BrokerReply, cluster: ClusterSettings, no_topic: str
 ) -> Iterator[tuple[Status, str]]:
     view = answer.view
     yield Status.OK, f"visible: {numbered(len(view.brokers), 'broker')} and {numbered(len(view.topics), 'topic')}"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streaming.settings import Settings
     from streaming.sources.evidence import Loss
     from streaming.sources.permissions import Grantee, Permission
-    from streaming.sources.polling.broker import Answer
+    from streaming.sources.polling.broker import BrokerReply
     from streaming.sources.protocol.connection import Connection, Dial
     from streaming.sources.services import Service
 
@@ -107,7 +107,7 @@ def _shared_addresses(brokers: Mapping[BrokerId, tuple[str, int]]) -> Iterator[s
             )
 
 
-def _versions(dial: Dial, answer: Answer) -> Sequence[dict[int, tuple[int, int]]]:
+def _versions(dial: Dial, answer: BrokerReply) -> Sequence[dict[int, tuple[int, int]]]:
     """Ask each broker which requests it supports; one that does not respond is left out, which other checks say."""
 
     def ask(at: tuple[str, int]) -> dict[int, tuple[int, int]] | None:
@@ -119,7 +119,7 @@ def _versions(dial: Dial, answer: Answer) -> Sequence[dict[int, tuple[int, int]]
         return [each for each in threads.map(ask, answer.view.brokers.values()) if each is not None]
 
 
-def _missing(dial: Dial, answer: Answer, no_topic: str) -> frozenset[Permission]:
+def _missing(dial: Dial, answer: BrokerReply, no_topic: str) -> frozenset[Permission]:
     """Try each permission by a request that needs it; of topics one that is visible, else one that is none."""
     view = answer.view
     missing = {DESCRIBE_TOPICS} if no_topic in answer.denied and not view.topics else set()

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exporters.read_model.past import Past, Scope
+from exporters.read_model.past import Past, ChangeScope
 from streaming.contracts.columns import OCCURRENCE
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
@@ -399,10 +399,10 @@ def measure(name: str, place: Place, days: int, moments: int, clusters: Sequence
     spread(f"{name}: a cluster, at random", lambda at: one.snapshot(at, (dice.choice(clusters),)), asked)
     own = clusters[len(clusters) // 2]
     spread(f"{name}: a cluster, minute by minute", lambda at: one.snapshot(at, (own,)), walk)
-    spread(f"{name}: previous change of a cluster", lambda at: one.previous(at, Scope(own)), asked)
-    spread(f"{name}: next change of a cluster", lambda at: one.next(at, Scope(own)), asked)
+    spread(f"{name}: previous change of a cluster", lambda at: one.previous(at, ChangeScope(own)), asked)
+    spread(f"{name}: next change of a cluster", lambda at: one.next(at, ChangeScope(own)), asked)
     spread(f"{name}: next change of the fleet", one.next, asked)
-    spread(f"{name}: next change of a broker", lambda at: one.next(at, Scope(own, broker=2)), asked)
+    spread(f"{name}: next change of a broker", lambda at: one.next(at, ChangeScope(own, broker=2)), asked)
 
 
 def spread(name: str, work: Callable[[int], object], asked: Sequence[int]) -> None:

@@ -10,11 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from exporters.read_model.base_snapshots import put_first
+from exporters.read_model.draft import SnapshotDraft
+from exporters.read_model.reader import state_of_changes
+from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES, TABLES
+from streaming.delta.changes.bases import bases_of, read_base
 from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.log.storage import open_table
 from streaming.delta.log.writer import GENERATION
 from streaming.delta.progress import ProgressTable
 from streaming.delta.store.place import Place
@@ -24,6 +30,7 @@ from streaming.jobs.shards.samples import SampleBatch
 from streaming.settings import JobSettings
 from tests.chaos.stage import ChaosStage
 from tests.end_to_end.model_trace import recorded, steps
+from tests.exporters.meaning import of_moment
 from tests.plugins.logs import rows_of_log
 from tests.plugins.pipeline import rows_of
 
@@ -49,7 +56,8 @@ BETWEEN_SAMPLES = frozenset({
     "bytes_per_second", "bytes_measured_since", "bytes_measured_from", "seconds_until_full",
 })  # fmt: skip
 # Meters are counted from the moment that a job has both a first sample and the change log.
-NOT_COMPARED = frozenset({"isr_reconciliation"})
+NOT_COMPARED = frozenset({"isr_reconciliation", "past_states"})
+"""When a state is kept for the past depends on when rounds ended; what it is does not (``_of_past_states``)."""
 
 
 def undisturbed(bus: Path, tables: Path) -> None:
@@ -93,6 +101,7 @@ def differences(stage: ChaosStage, expected: Path) -> Iterator[str]:
     actual, expected_steps = recorded(rows_of(tables, "partition_changes")), steps(stage.source.trace())
     yield from _first("trace of the model", [step[:-1] for step in actual], [step[:-1] for step in expected_steps])
     yield from _of_events(tables)
+    yield from _of_past_states(tables)
     yield from _of_short_ids(stage)
     yield from _of_quarantine(stage)
     # With copies the order of equals decides which count as duplicates; those of a lost bus are not there to be counted
@@ -148,6 +157,23 @@ def _of_events(tables: Path) -> Iterator[str]:
     events = [row["event_id"] for row in rows_of(tables, "replication_events")]
     yield from _first("events of the changes", events, expected)
     yield from (f"event {event} {count} times" for event, count in Counter(expected).items() if count > 1)
+
+
+def _of_past_states(tables: Path) -> Iterator[str]:
+    """Each state that was kept for the past is that of the changes up to its version."""
+    kept, changes = (open_table(tables / name) for name in ("past_states", "partition_changes"))
+    for base in [] if kept is None or changes is None else bases_of(kept):
+        found, expected = SnapshotDraft(ReplicationSnapshot()), state_of_changes(changes, base.version)
+        put_first(found, read_base(tables / "past_states", base))
+        actual, due = (without_counts(of_moment(each.finish(0, 0, 0))) for each in (found, expected))
+        if actual != due:
+            clusters = [key for key in due if actual.get(key) != due[key]]
+            yield f"past_states: the state of version {base.version} differs in {clusters}"
+
+
+def without_counts(clusters: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Leave out how often brokers left ISRs, which the changes up to a version do not have once history expired."""
+    return {key: {**each, "departures": None} for key, each in clusters.items()}
 
 
 def _of_short_ids(stage: ChaosStage) -> Iterator[str]:

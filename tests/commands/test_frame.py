@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming import commands
-from streaming.commands import COMMANDS, Command, app, explained, load
+from streaming.commands import COMMANDS, Command, Purpose, app, explained, load
 from streaming.errors import ConfigurationError, ConnectionRefused, MissingTool
 
 RUNNER = CliRunner()
@@ -30,7 +30,8 @@ def fails_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], None]:
         def broken() -> None:
             raise error
 
-        monkeypatch.setitem(COMMANDS, "broken", Command(target="tests_frame_broken:broken", help="Break.", extra="all"))
+        command = Command(target="tests_frame_broken:broken", help="Break.", purpose=Purpose.LEARN, extra="all")
+        monkeypatch.setitem(COMMANDS, "broken", command)
         module = type(sys)("tests_frame_broken")
         module.broken = broken  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "tests_frame_broken", module)
@@ -201,3 +202,29 @@ def test_the_module_is_the_script() -> None:
 def test_extras_named_in_the_table_exist() -> None:
     extras = set(metadata("isrwatch").get_all("Provides-Extra") or ())
     assert {line.extra for line in commands.COMMANDS.values()} <= extras
+
+
+def test_help_is_grouped_by_purpose() -> None:
+    text = RUNNER.invoke(app, ["--help"], prog_name="isrwatch").output
+    places = [text.index(f"─ {purpose} ─") for purpose in Purpose]
+    assert places == sorted(places)
+    for before, after, purpose in zip(places, [*places[1:], len(text)], Purpose, strict=True):
+        named = {name for name, command in COMMANDS.items() if f"│ {name} " in text[before:after]}
+        assert named == {name for name, command in COMMANDS.items() if command.purpose is purpose}
+
+
+def completed(words: str) -> subprocess.CompletedProcess[str]:
+    script = (
+        "import sys\nsys.argv = ['isrwatch']\nfrom streaming.commands import main\n"
+        "try:\n    main()\nfinally:\n    print('pyarrow' in sys.modules, file=sys.stderr)\n"
+    )
+    place = str(len(words.split()))
+    return python("-c", script, _ISRWATCH_COMPLETE="complete_bash", COMP_WORDS=f"isrwatch {words}", COMP_CWORD=place)
+
+
+def test_a_shell_completes_commands_without_importing_them_and_the_options_of_one() -> None:
+    commands_of = completed("reas")
+    assert commands_of.stdout.split() == ["reassignments"], commands_of.stderr
+    assert commands_of.stderr.split() == ["False"]
+    options = completed("brokers --wa")
+    assert options.stdout.split() == ["--watch"], options.stderr

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.changes.log import ChangeLog
+from streaming.delta.changes.log import HEARTBEATS, ChangeLog
 from streaming.delta.changes.reader import ChangeReader, rows_between
 from streaming.delta.log.maintenance import AppendMaintenance, RetentionPolicy, compact
 from streaming.delta.log.queries import query, read_all
@@ -59,6 +60,31 @@ def test_small_files_become_one_per_day_with_the_same_rows_and_statistics(log: C
 
     compact(writer, LARGE)
     assert writer.version == log.version + 1, "there is nothing left to merge"
+
+
+def test_rows_that_say_only_that_a_source_lives_get_files_of_their_own(log: ChangeLog, tmp_path: Path) -> None:
+    path = tmp_path / PARTITION_CHANGES.name
+    before, writer = content(path), Writer.opened(tmp_path, PARTITION_CHANGES)
+    compact(writer, LARGE, HEARTBEATS)
+    assert content(path) == before
+    files = pa.table(DeltaTable(str(path)).get_add_actions(flatten=True)).to_pylist()
+    kinds = sorted(HEARTBEATS.kind_of(file) for file in files)
+    assert kinds == ["none", "only"]
+    assert [row for _, rows in ChangeReader(path).poll() for row in rows["subject"].to_pylist()] == 6 * [
+        row["subject"] for row in changed()[1].to_pylist()
+    ]
+
+    log = ChangeLog(tmp_path)
+    log.commit(changed()[1], {"a": log.version})
+    log.commit(changed()[1], {"a": log.version})
+    writer = Writer.opened(tmp_path, PARTITION_CHANGES)
+    for expected in (["none", "none", "only", "only"], ["none", "only"]):  # what was split is merged with its like
+        compact(writer, LARGE, HEARTBEATS)
+        files = pa.table(DeltaTable(str(path)).get_add_actions(flatten=True)).to_pylist()
+        assert sorted(HEARTBEATS.kind_of(file) for file in files) == expected
+    version = writer.version
+    compact(writer, LARGE, HEARTBEATS)
+    assert writer.version == version, "there is nothing left to merge"
 
 
 @pytest.mark.parametrize("first", ["a compaction", "a commit"])

@@ -33,6 +33,9 @@ IN_A_SENTENCE = re.compile(r"`(isrwatch [^`]+)`")
 BLOCK = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
+OF_ALL = {"COMMAND", "--version", "--help", "--install-completion"}
+
+
 def shown_in(page: str) -> Iterator[str]:
     """Every command of a page: in a block of code, in backticks, or in a comment of the configuration."""
     text = (ROOT / page).read_text().replace("{broker}", "7")
@@ -50,7 +53,7 @@ def parse(command: str) -> None:
     """
     for part in re.split(r" (?:&&|\|\|?) ", command):
         program, *words = shlex.split(TO_A_LOG.sub("", part), comments=True)
-        if program == "isrwatch" and words and words[0] not in {"COMMAND", "--version", "--help"}:
+        if program == "isrwatch" and words and words[0] not in OF_ALL:
             _parsed(load(words[0]), words)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from exporters.answers import links
 from exporters.read_model.reader import micros_now
+from exporters.web.api import ENDPOINTS
 from exporters.web.runbook_commands import Installations
 from streaming.settings import ClusterSettings
 from tests.examples import DRAWN, examples
@@ -178,7 +179,11 @@ KEYS = st.one_of(
     st.sampled_from(["group", "event", "name[]", "incident", "all", "", "format", "x"]),
 )
 QUERIES = st.lists(st.tuples(KEYS, VALUES), max_size=4).map(lambda pairs: urlencode(pairs, errors="surrogatepass"))
-RESOURCES = ("/api/v1/incidents", "/api/v1/events", "/api/v1/partitions", "/api/v1/health", "/metrics")
+RESOURCES = [
+    *(endpoint.path.replace("{incident}", quote(f"{name}-{number}", safe=""))
+      for endpoint in ENDPOINTS for number, name in enumerate(CLUSTERS if endpoint.of_path else CLUSTERS[:1])),
+    "/metrics",
+]  # fmt: skip
 TARGETS = st.one_of(
     st.lists(SEGMENTS, max_size=7).map(lambda parts: "/" + "/".join(parts)),
     st.sampled_from([path for number, name in enumerate(CLUSTERS) for path, _ in paths_of(name, number)]),
@@ -234,3 +239,13 @@ def test_the_api_has_every_name_as_it_is(exporter: DirectExporter) -> None:
         odd = NAMES[number % len(NAMES)]
         if response.status == 200 and odd:
             assert odd in {row["topic"] for row in json.loads(response.body)["partitions"] if row["cluster"] == name}
+
+
+def test_an_incident_of_any_name_is_found_over_the_api_with_what_happened_in_it(exporter: DirectExporter) -> None:
+    for number, name in enumerate(CLUSTERS):
+        path = f"/api/v1/incidents/{quote(f'{name}-{number}', safe='')}"
+        found = checked(exporter.ask(path), path)
+        assert found.status == 200, (name, found.body)
+        assert (found.status, json.loads(found.body)["incident"]["cluster"]) == (200, name)
+        changes = checked(exporter.ask(f"{path}/changes?limit=1"), path)
+        assert (changes.status, json.loads(changes.body)["incident"]) == (200, f"{name}-{number}")

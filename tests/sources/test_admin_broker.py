@@ -34,7 +34,7 @@ from tests.plugins.fake_kafka import DESCRIBE_TOPIC_PARTITIONS as DESCRIBE
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from streaming.sources.polling.broker import Answer, Broker
+    from streaming.sources.polling.broker import Broker, BrokerReply
 
     MakeKafka = Callable[..., FakeKafka]
 
@@ -44,11 +44,11 @@ def connected(cluster: FakeKafka, broker: int = 1, seconds: float = 2.0) -> Brok
     return opened(Address("127.0.0.1", cluster.ports[broker]))
 
 
-def ask(broker: Broker, before: Collection[str] = (), seconds: float = 10.0) -> Answer:
+def ask(broker: Broker, before: Collection[str] = (), seconds: float = 10.0) -> BrokerReply:
     return broker.answer(before, Micros(monotonic() + int(seconds * 1_000_000)))
 
 
-def answered(cluster: FakeKafka, before: Collection[str] = ()) -> Answer:
+def answered(cluster: FakeKafka, before: Collection[str] = ()) -> BrokerReply:
     with closing(connected(cluster)) as broker:
         return ask(broker, before)
 

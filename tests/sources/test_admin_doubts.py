@@ -22,7 +22,7 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.polling import view
-from streaming.sources.polling.broker import Answer
+from streaming.sources.polling.broker import BrokerReply
 from streaming.sources.polling.metadata import NO_TOPIC, AddressRotation, MetadataRound, TimedView
 from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.protocol.addresses import Address
@@ -63,7 +63,7 @@ class NatCluster:
             raise ConnectionRefused(f"{address} cannot be reached")
         return Asked(self, address)
 
-    def answer(self, _: Address, listed_before: Collection[str]) -> Answer:
+    def answer(self, _: Address, listed_before: Collection[str]) -> BrokerReply:
         if not self.answers:
             raise ConnectionRefused("closed the connection")
         topics, denied = self.topics, self.denied.intersection(listed_before)
@@ -71,7 +71,7 @@ class NatCluster:
         ids = {name: TopicId(name) for name in topics}
         seen = {BrokerId(1): ("fd00::2", 9092)}
         view = ClusterView(ClusterId("c1"), -2, seen, dict.fromkeys(topics, parts), ids)
-        return Answer(view, hidden=frozenset(denied), denied=frozenset(denied))
+        return BrokerReply(view, hidden=frozenset(denied), denied=frozenset(denied))
 
 
 class Asked:
@@ -80,7 +80,7 @@ class Asked:
     def __init__(self, cluster: NatCluster | Brokers, address: Address) -> None:
         self.cluster, self.address = cluster, address
 
-    def answer(self, listed_before: Collection[str], deadline: Micros) -> Answer:  # noqa: ARG002 - as a broker is asked
+    def answer(self, listed_before: Collection[str], deadline: Micros) -> BrokerReply:  # noqa: ARG002 - as a broker is asked
         return self.cluster.answer(self.address, listed_before)
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ def test_a_round_ends_in_its_time_however_long_brokers_take() -> None:
     answers = threading.Event()
 
     class Slow(Asked):
-        def answer(self, listed_before: Collection[str], deadline: Micros) -> Answer:
+        def answer(self, listed_before: Collection[str], deadline: Micros) -> BrokerReply:
             answers.wait(60)
             return super().answer(listed_before, deadline)
 
@@ -214,8 +214,8 @@ class Brokers:
     def connect(self, address: Address) -> Asked:
         return Asked(self, address)
 
-    def answer(self, address: Address, _: Collection[str]) -> Answer:
-        return Answer(self.view(address.port))
+    def answer(self, address: Address, _: Collection[str]) -> BrokerReply:
+        return BrokerReply(self.view(address.port))
 
     def view(self, broker: int) -> ClusterView:
         at = self.now

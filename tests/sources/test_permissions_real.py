@@ -59,7 +59,7 @@ from streaming.sources.permissions import (
     grantee_of,
 )
 from streaming.sources.polling.broker import ConnectedBrokers
-from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Question
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met
 from streaming.sources.polling.watching.watch import Watch
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import dialer
@@ -456,7 +456,7 @@ def test_the_permissions_that_questions_to_brokers_need(rules: Rules, settings: 
 def _errors(dial: Dialer, view: ClusterView) -> dict[Ask, int]:
     some = {ask: (("orders", 0, 0 if ask is Ask.EPOCH_ENDS else -1),) for ask in (*Ask,) if ask not in NO_PARTITIONS}
     leader = view.topics["orders"][0].leader
-    questions = [Question(ask, leader, some.get(ask, ())) for ask in Ask]
+    questions = [BrokerQuestion(ask, leader, some.get(ask, ())) for ask in Ask]
     mets: list[Met] = []
     with closing(Watch(dial, name="test")) as watch:
         watch.look_at(view)

@@ -13,7 +13,7 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.settings import CollectSettings, load
 from streaming.sources.permissions import DESCRIBE_CLUSTER, MOST_REFUSALS, SELDOM_MICROS, PermissionDenied, Probe
 from streaming.sources.polling import metadata as metadata_module
-from streaming.sources.polling.broker import Answer
+from streaming.sources.polling.broker import BrokerReply
 from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.samples.groups.described import DescribedGroup, describe_groups
 from streaming.sources.samples.kind import BrokerAnswer
@@ -61,7 +61,7 @@ def test_a_topic_that_is_denied_is_asked_for_ten_times_and_then_seldom(monkeypat
     names: list[str] = []
     answer = cluster.answer
 
-    def watched(address: Address, listed_before: Collection[str]) -> Answer:
+    def watched(address: Address, listed_before: Collection[str]) -> BrokerReply:
         names.extend(set(listed_before) - set(cluster.topics))
         return answer(address, listed_before)
 

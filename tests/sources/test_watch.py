@@ -22,7 +22,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from streaming.contracts.identifiers import BrokerId
 from streaming.sources.polling.broker import ConnectedBrokers
-from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met, Presence, QuorumLeader
 from streaming.sources.polling.view import ClusterView
 from streaming.sources.polling.watching import line
 from streaming.sources.polling.watching.watch import Watch
@@ -33,7 +33,7 @@ from streaming.sources.protocol.security import Security
 from tests.plugins.fake_kafka import METADATA, OF_KAFKA_1_0, FakeKafka
 
 Make = Callable[..., FakeKafka]
-PRESENCE_OF = [Question(Ask.PRESENCE, BrokerId(broker)) for broker in range(5)]
+PRESENCE_OF = [BrokerQuestion(Ask.PRESENCE, BrokerId(broker)) for broker in range(5)]
 SECOND = 1_000_000
 EVERY = 250_000
 """Silence is reported so often here."""
@@ -58,7 +58,7 @@ class Watched:
         self.watch.look_at(self.view)
         cluster.requests.clear()
 
-    def ask(self, *questions: Question) -> None:
+    def ask(self, *questions: BrokerQuestion) -> None:
         self.watch.ask(questions)
 
     def until(self, enough: Callable[[list[Met]], Any], seconds: float = 15.0) -> list[Met]:
@@ -74,7 +74,7 @@ class Watched:
         mets, self.mets = self.mets, []
         return mets
 
-    def answers(self, *questions: Question) -> list[Met]:
+    def answers(self, *questions: BrokerQuestion) -> list[Met]:
         """Ask, and wait until each has ended; return them in the order of the questions."""
         self.ask(*questions)
         mets = self.until(lambda mets: {each.question for each in mets} >= {*questions})
@@ -154,14 +154,14 @@ def test_partitions_are_described_in_as_many_responses_as_it_takes(fake_kafka: M
     cluster.view.topics["orders"].parts[1].isr = [1]
     some = (("orders", -1, -1), ("payments", 2, -1))
     watching = watched(cluster)
-    (met,) = watching.answers(Question(Ask.PARTITIONS, BrokerId(2), some))
+    (met,) = watching.answers(BrokerQuestion(Ask.PARTITIONS, BrokerId(2), some))
     assert {topic: [*parts] for topic, parts in met.content.items()} == {"orders": [0, 1, 2, 3, 4], "payments": [2]}  # type: ignore[union-attr]
     assert met.content["orders"][1].elr == (3,)  # type: ignore[call-overload,index]
     assert len(cluster.asked(DescribeTopicPartitionsRequest)) == 4
     cluster.newest[DescribeTopicPartitionsRequest.API_KEY] = -1
     cluster.disconnect(2)
     cluster.bring_up(2)
-    again = Question(Ask.PARTITIONS, BrokerId(2), some)
+    again = BrokerQuestion(Ask.PARTITIONS, BrokerId(2), some)
     watching.ask(again)
     mets = watching.until(lambda mets: any(each.how is Meeting.ANSWERED and each.question == again for each in mets))
     by_name = next(each for each in mets if each.question == again and each.how is Meeting.ANSWERED)
@@ -175,8 +175,8 @@ def test_log_ends_are_those_of_the_replica_that_is_asked_and_epochs_end_where_th
     cluster = fake_kafka(3, orders=2)
     first, second = cluster.view.topics["orders"].parts
     first.ends, second.ends, first.epoch_ends = {1: 110, 2: 100}, {2: 7}, {3: 90, 5: 110}
-    ends = Question(Ask.LOG_ENDS, BrokerId(2), (("orders", 0, -1), ("orders", 1, -1)))
-    epochs = Question(Ask.EPOCH_ENDS, BrokerId(1), (("orders", 0, 4), ("orders", 1, 4)))
+    ends = BrokerQuestion(Ask.LOG_ENDS, BrokerId(2), (("orders", 0, -1), ("orders", 1, -1)))
+    epochs = BrokerQuestion(Ask.EPOCH_ENDS, BrokerId(1), (("orders", 0, 4), ("orders", 1, 4)))
     of_replica, of_leader = watched(cluster).answers(ends, epochs)
     assert (of_replica.content, of_replica.error) == ({("orders", 0): 100, ("orders", 1): 7}, 0)
     assert (of_leader.content, of_leader.error) == ({("orders", 0): 90}, 6), "it does not lead the second one"
@@ -190,7 +190,9 @@ def test_what_is_denied_or_not_supported_is_an_error_of_an_answer(fake_kafka: Ma
     cluster.newest[OffsetForLeaderEpochRequest.API_KEY] = 2
     some = (("orders", 0, 1),)
     watching = watched(cluster)
-    mets = watching.answers(*(Question(ask, BrokerId(1), some) for ask in (Ask.LOG_ENDS, Ask.EPOCH_ENDS, Ask.QUORUM)))
+    mets = watching.answers(
+        *(BrokerQuestion(ask, BrokerId(1), some) for ask in (Ask.LOG_ENDS, Ask.EPOCH_ENDS, Ask.QUORUM))
+    )
     assert [each[3:] for each in mets] == [(Meeting.ANSWERED, 1, None, error) for error in (29, 29, 35)]
 
 
@@ -216,7 +218,7 @@ def test_a_question_that_is_on_its_way_when_the_broker_ends_is_closed(fake_kafka
     watching = watched(cluster := fake_kafka(2, orders=1))
     watching.answers(PRESENCE_OF[2])
     cluster.hang(2, 600_000)
-    watching.ask(PRESENCE_OF[2], Question(Ask.QUORUM, BrokerId(2)))
+    watching.ask(PRESENCE_OF[2], BrokerQuestion(Ask.QUORUM, BrokerId(2)))
     time.sleep(0.2)
     cluster.disconnect(2)
     mets = watching.until(lambda mets: len(mets) == 2)
@@ -261,7 +263,7 @@ def test_a_broker_that_answers_on_a_second_connection_alone_is_asked_there(fake_
 def test_a_broker_whose_controller_is_silent_answers_all_else_on_another_connection(
     fake_kafka: Make, watched: Watching
 ) -> None:
-    watching, quorum = watched(cluster := fake_kafka(2, orders=1)), Question(Ask.QUORUM, BrokerId(2))
+    watching, quorum = watched(cluster := fake_kafka(2, orders=1)), BrokerQuestion(Ask.QUORUM, BrokerId(2))
     cluster.newest[DescribeQuorumRequest.API_KEY] = 2
     cluster.held.add(DescribeQuorumRequest.API_KEY)
     watching.ask(quorum, PRESENCE_OF[2])
@@ -403,7 +405,7 @@ def test_many_brokers_that_are_cut_off_delay_nobody(fake_kafka: Make, watched: W
     hole.swallow()
     away = {BrokerId(broker): ("127.0.0.1", hole.port) for broker in range(2, 32)}
     watching.watch.look_at(replace(watching.view, brokers={**watching.view.brokers, **away}))
-    watching.ask(*(Question(Ask.PRESENCE, broker) for broker in away))
+    watching.ask(*(BrokerQuestion(Ask.PRESENCE, broker) for broker in away))
     times = [watching.answers(PRESENCE_OF[1])[0] for _ in range(20)]
     assert max(met.ended - met.asked for met in times) < SECOND // 4
     watching.until(lambda _: len(watching.all) == len(times) + len(away))

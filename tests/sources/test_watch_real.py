@@ -13,7 +13,7 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId
 from streaming.sources.polling.broker import ConnectedBrokers
-from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met, Presence, QuorumLeader
 from streaming.sources.polling.watching.watch import Watch
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import dialer
@@ -38,7 +38,7 @@ class Watching:
         self.watch, self.mets, self._due = Watch(dial, name="real"), list[Met](), 0.0
         self.watch.look_at(view)
 
-    def ask(self, question: Question) -> Met:
+    def ask(self, question: BrokerQuestion) -> Met:
         """Return how a question ended."""
         self.watch.ask([question])
         return self.until(lambda mets: any(met.question == question for met in mets))[-1]
@@ -50,7 +50,7 @@ class Watching:
             assert time.monotonic() < until, mets[-20:]
             if time.monotonic() > self._due:
                 self._due = time.monotonic() + 0.25
-                self.watch.ask([Question(Ask.PRESENCE, broker) for broker in BROKERS])
+                self.watch.ask([BrokerQuestion(Ask.PRESENCE, broker) for broker in BROKERS])
             time.sleep(0.01)
             mets += self.watch.take()
         self.mets += mets
@@ -108,7 +108,7 @@ def test_killed_stopped_and_paused_brokers_are_met_as_what_they_are(kafka_4_4: S
     ways = ways_of(mets)
     assert ways[ways.index(Meeting.CLOSED) :][:2] == [Meeting.CLOSED, Meeting.REFUSED]
     assert set(ways[: ways.index(Meeting.CLOSED)]) <= {Meeting.ANSWERED}, "it is never silent"
-    fenced = Question(Ask.PRESENCE, BrokerId(1))
+    fenced = BrokerQuestion(Ask.PRESENCE, BrokerId(1))
     watching.until(
         lambda found: any(
             isinstance(met.content, Presence) and met.content.fenced == {3} for met in found if met.question == fenced
@@ -132,16 +132,16 @@ def test_killed_stopped_and_paused_brokers_are_met_as_what_they_are(kafka_4_4: S
 
 
 def test_the_other_questions_are_answered_by_a_real_broker(watching: Watching) -> None:
-    quorum = watching.ask(Question(Ask.QUORUM, BrokerId(1)))
+    quorum = watching.ask(BrokerQuestion(Ask.QUORUM, BrokerId(1)))
     assert isinstance(quorum.content, QuorumLeader)
     assert quorum.content.leader == 101
-    partitions = watching.ask(Question(Ask.PARTITIONS, BrokerId(2), (("watched", -1, -1),)))
+    partitions = watching.ask(BrokerQuestion(Ask.PARTITIONS, BrokerId(2), (("watched", -1, -1),)))
     view = partitions.content["watched"]  # type: ignore[index,call-overload]
     assert {number: part.elr for number, part in view.items()} == dict.fromkeys(range(3), ())
     three = tuple(("watched", number, -1) for number in range(3))
-    assert watching.ask(Question(Ask.LOG_ENDS, BrokerId(3), three)).content == {
+    assert watching.ask(BrokerQuestion(Ask.LOG_ENDS, BrokerId(3), three)).content == {
         ("watched", number): 0 for number in range(3)
     }
     led = tuple(("watched", number, part.leader_epoch) for number, part in view.items() if part.leader == 1)
-    ends = watching.ask(Question(Ask.EPOCH_ENDS, BrokerId(1), led))
+    ends = watching.ask(BrokerQuestion(Ask.EPOCH_ENDS, BrokerId(1), led))
     assert (ends.content, ends.error) == ({("watched", number): 0 for _, number, _ in led}, 0) or ends.content == {}

@@ -19,8 +19,18 @@ from exporters.web.pages.cluster import (
     trail_of,
     work_rows,
 )
-from exporters.web.pages.incidents import IncidentRow, incident_row, incidents_of
-from exporters.web.pages.page import Inputs, Level, Link, Page, PageRefused, Row, frame_of, notices_of, words_of
+from exporters.web.pages.incidents import ListedIncident, incident_row, incidents_of
+from exporters.web.pages.page import (
+    Inputs,
+    Level,
+    PageLink,
+    PageModel,
+    PageRefused,
+    Row,
+    frame_of,
+    notices_of,
+    words_of,
+)
 from exporters.web.pages.topic import PartitionRow, partition_rows
 from streaming.contracts.conditions import OF_BROKERS
 
@@ -55,7 +65,7 @@ class DirectoryRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerPage(Page):
+class BrokerPage(PageModel):
     """One broker."""
 
     template: ClassVar[str] = "broker.html"
@@ -70,16 +80,16 @@ class BrokerPage(Page):
     partitions: tuple[PartitionRow, ...]
     partitions_left_out: int
     directories: tuple[DirectoryRow, ...] | None
-    incidents: tuple[IncidentRow, ...]
+    incidents: tuple[ListedIncident, ...]
     moments: tuple[MomentRow, ...]
 
 
 def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
     """Return the page of a broker."""
     cluster = cluster_named(inputs, cluster_name, links.broker, number)
-    known = cluster.known_brokers()
-    if number not in known:
-        choices = [Link(f"broker {each}", links.broker(cluster_name, each, inputs.at)) for each in known]
+    numbers = cluster.known_brokers()
+    if number not in numbers:
+        choices = [PageLink(f"broker {each}", links.broker(cluster_name, each, inputs.at)) for each in numbers]
         raise PageRefused(404, f"cluster {cluster_name} has no broker {number}, as far as is known", choices)
     is_safe, reason = advice_of(inputs, cluster, number)
     state = state_name(cluster, number)

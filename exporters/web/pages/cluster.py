@@ -19,14 +19,14 @@ from exporters.web.pages.fleet import (
     reason_in_words,
     sentence_of,
 )
-from exporters.web.pages.incidents import IncidentRow, incident_row, incidents_of
+from exporters.web.pages.incidents import ListedIncident, incident_row, incidents_of
 from exporters.web.pages.page import (
     OF_SEVERITY,
     Inputs,
     Level,
-    Link,
     Notice,
-    Page,
+    PageLink,
+    PageModel,
     PageMoved,
     PageRefused,
     Row,
@@ -34,8 +34,8 @@ from exporters.web.pages.page import (
     frame_of,
     lasting,
     level_of,
-    named,
     notices_of,
+    visible_name,
     words_of,
 )
 from streaming.contracts import health
@@ -104,7 +104,7 @@ class WorkRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterPage(Page):
+class ClusterPage(PageModel):
     """One cluster; ``is_old``: what is shown is its last observation; ``do_first``: of its worst incident."""
 
     template: ClassVar[str] = "cluster.html"
@@ -119,7 +119,7 @@ class ClusterPage(Page):
     has_advice: bool
     topics: tuple[TopicRow, ...]
     topics_left_out: int
-    incidents: tuple[IncidentRow, ...]
+    incidents: tuple[ListedIncident, ...]
     incidents_total: int
     incidents_path: str
     bands: Drawing | None
@@ -141,7 +141,7 @@ def cluster_page(inputs: Inputs, name: str) -> ClusterPage:
     return ClusterPage(
         **frame_of(inputs),
         title=f"{level.sign} {name}: {sentence} - isrwatch",
-        heading=named(name),
+        heading=visible_name(name),
         notices=notices_of(inputs),
         level=level,
         sentence=sentence,
@@ -183,14 +183,14 @@ def cluster_named(inputs: Inputs, name: str, path: Callable[..., str], *more: ob
         formerly = () if each.incidents is None else each.incidents.names - each.incidents.others_names
         if name == each.cluster.cluster_id or name in formerly:
             raise PageMoved(path(shown, *more, at=inputs.at))
-    choices = [Link(named(shown), links.cluster(shown, inputs.at)) for shown in inputs.clusters]
+    choices = [PageLink(visible_name(shown), links.cluster(shown, inputs.at)) for shown in inputs.clusters]
     when = "" if inputs.past is None else " at this moment"
     raise PageRefused(404, f"there is no cluster {name!r}{when}", choices)
 
 
-def trail_of(inputs: Inputs, cluster_name: str) -> tuple[Link, ...]:
+def trail_of(inputs: Inputs, cluster_name: str) -> tuple[PageLink, ...]:
     """Return the pages above one of a part of a cluster."""
-    return (Link(named(cluster_name), links.cluster(cluster_name, inputs.at)),)
+    return (PageLink(visible_name(cluster_name), links.cluster(cluster_name, inputs.at)),)
 
 
 def _is_of_month(row: Row, now: int) -> bool:
@@ -240,8 +240,8 @@ def raised_row(inputs: Inputs, name: str, each: Raised) -> ConditionRow:
         text, path = f"{text}: {log_dir} of broker {number}", links.broker(name, int(number), inputs.at)
     elif each.subject:
         text = f"{text}: {each.subject}"
-    found = ((each.short_id, links.incident(each.short_id, inputs.at)),) if each.short_id else ()
-    return ConditionRow(OF_SEVERITY.get(each.severity, Level.WARNING), text, each.since, path, found)
+    incident = ((each.short_id, links.incident(each.short_id, inputs.at)),) if each.short_id else ()
+    return ConditionRow(OF_SEVERITY.get(each.severity, Level.WARNING), text, each.since, path, incident)
 
 
 def _broker_row(inputs: Inputs, cluster: ClusterSnapshot, name: str, number: int) -> BrokerRow:

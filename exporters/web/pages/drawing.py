@@ -35,7 +35,7 @@ class Band(NamedTuple):
     path: str | None = None
 
 
-class Mark(NamedTuple):
+class TimeMark(NamedTuple):
     """A moment."""
 
     at: float
@@ -56,7 +56,7 @@ class Lane:
 
     label: str
     bands: tuple[Band, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TimeMark, ...] = ()
     top: int = 0
 
     @property
@@ -105,19 +105,19 @@ class Axis(NamedTuple):
         width = self.at(self.until if until is None else until) - left
         return Band(min(left, 100 - _LEAST), round(max(_LEAST, width), 2), str(style), path)
 
-    def mark(self, moment: int, style: Level | str) -> Mark:
+    def mark(self, moment: int, style: Level | str) -> TimeMark:
         """Return a mark."""
-        return Mark(self.at(moment), str(style))
+        return TimeMark(self.at(moment), str(style))
 
     def ticks(self) -> tuple[Tick, ...]:
         """Return times at the begin, in the middle and at the end: days if it is long, else to the second."""
-        form = "%m-%d" if self.until - self.since > 3 * _DAY else "%H:%M:%S"
-        if form != "%m-%d" and _day(self.since) != _day(self.until):
-            form = "%m-%d %H:%M"
+        pattern = "%m-%d" if self.until - self.since > 3 * _DAY else "%H:%M:%S"
+        if pattern != "%m-%d" and _day(self.since) != _day(self.until):
+            pattern = "%m-%d %H:%M"
         span, anchors = self.until - self.since, ("start", "middle", "end")
         moments = [self.since + span * number // (_TICKS - 1) for number in range(_TICKS)]
         return tuple(
-            Tick(self.at(each), f"{datetime.fromtimestamp(each // SECOND, UTC):{form}}", anchor)
+            Tick(self.at(each), f"{datetime.fromtimestamp(each // SECOND, UTC):{pattern}}", anchor)
             for each, anchor in zip(moments, anchors, strict=True)
         )
 

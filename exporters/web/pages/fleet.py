@@ -15,7 +15,7 @@ from exporters.web.pages.page import (
     Inputs,
     Level,
     Notice,
-    Page,
+    PageModel,
     Row,
     count,
     frame_of,
@@ -47,7 +47,7 @@ ELSEWHERE: Final = {
 }
 _METRICS: Final = "metrics for Prometheus (?cluster=NAME selects a cluster, ?name[]=METRIC selects metrics)"
 NOTHING: Final = "nothing is wrong"
-_NAMED: Final = 3
+_EXAMPLES: Final = 3
 _ROWS: Final = 20
 """So many clusters have a row each, however well they are; of more those that are well are named close together."""
 
@@ -76,7 +76,7 @@ class FleetRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetPage(Page):
+class FleetPage(PageModel):
     """Every cluster, worst first, how many there are of each level, and what else there is, by path.
 
     ``quiet`` has those of a large fleet of which nothing is to be said.
@@ -114,7 +114,7 @@ def _row(inputs: Inputs, name: str, judged: ClusterHealth) -> FleetRow:
         path=links.cluster(name, inputs.at),
         level=level_of(judged, conditions),
         sentence=sentence_of(inputs, cluster, judged),
-        incidents=tuple((shown_id(row), links.incident(shown_id(row), inputs.at)) for row in ongoing[:_NAMED]),
+        incidents=tuple((shown_id(row), links.incident(shown_id(row), inputs.at)) for row in ongoing[:_EXAMPLES]),
         counts=counts_of(cluster),
         is_old=inputs.is_stale(cluster),
         source=SOURCES[cluster.cluster.primary_source],
@@ -186,8 +186,8 @@ def level_of_reason(reason: HealthReason) -> Level:
 
 def reason_in_words(reason: HealthReason) -> str:
     """Write a reason with the first of what it is true of."""
-    shown = ", ".join(reason.examples[:_NAMED])
-    more = reason.count - min(len(reason.examples), _NAMED)
+    shown = ", ".join(reason.examples[:_EXAMPLES])
+    more = reason.count - min(len(reason.examples), _EXAMPLES)
     return f"{reason.summary}: {shown}" + (f" and {more:,} more" if more else "")
 
 

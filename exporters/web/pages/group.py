@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from exporters.answers import links
 from exporters.read_model.group_sums import GroupTrouble, summed, troubles
 from exporters.web.pages.cluster import cluster_named, notice_of_age, trail_of
-from exporters.web.pages.page import Inputs, Level, Link, Notice, Page, PageRefused, frame_of, named, notices_of
+from exporters.web.pages.page import (
+    Inputs,
+    Level,
+    Notice,
+    PageLink,
+    PageModel,
+    PageRefused,
+    frame_of,
+    notices_of,
+    visible_name,
+)
 from streaming.contracts.group_readers import is_losing, is_stuck, reader_of
 
 if TYPE_CHECKING:
@@ -26,7 +36,7 @@ if TYPE_CHECKING:
 
 GROUPS_SHOWN: Final = 500
 PARTITIONS_SHOWN: Final = 500
-_NAMED: Final = 3
+_EXAMPLES: Final = 3
 NOT_KEPT: Final = "Groups are sampled, and samples are not kept: nothing is known of them at this moment."
 _LEVELS: Final = {GroupTrouble.BEYOND: Level.CRITICAL, GroupTrouble.LOSING: Level.CRITICAL}
 _WORDS: Final[Mapping[GroupTrouble, str]] = {
@@ -69,7 +79,7 @@ class PositionRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsPage(Page):
+class GroupsPage(PageModel):
     """The groups of a cluster."""
 
     template: ClassVar[str] = "groups.html"
@@ -79,7 +89,7 @@ class GroupsPage(Page):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPage(Page):
+class GroupPage(PageModel):
     """One group."""
 
     template: ClassVar[str] = "group.html"
@@ -89,7 +99,7 @@ class GroupPage(Page):
     left_out: int
 
 
-def groups_page(inputs: Inputs, cluster_name: str) -> Page:
+def groups_page(inputs: Inputs, cluster_name: str) -> PageModel:
     """Return the page of the group that a parameter names, or of all groups."""
     chosen = inputs.query.get("name", ())
     if len(chosen) > 1:
@@ -99,15 +109,15 @@ def groups_page(inputs: Inputs, cluster_name: str) -> Page:
     notices = (*notices_of(inputs), *notice_of_age(inputs, cluster), *_unknown(inputs, cluster))
     if chosen:
         return _one(
-            inputs, cluster, chosen[0], (*trail, Link("Groups", links.groups(cluster_name, inputs.at))), notices
+            inputs, cluster, chosen[0], (*trail, PageLink("Groups", links.groups(cluster_name, inputs.at))), notices
         )
     samples = _samples(inputs, cluster)
     rows = sorted((_summary(cluster, group, each) for group, each in samples.items()), key=_worst_first)
     worst = rows[0].level if rows else Level.UNKNOWN
-    wrong = sum(row.level is not Level.HEALTHY for row in rows)
+    in_trouble = sum(row.level is not Level.HEALTHY for row in rows)
     return GroupsPage(
         **frame_of(inputs),
-        title=f"{worst.sign} {wrong:,} of {len(rows):,} groups in trouble, {cluster_name} - isrwatch",
+        title=f"{worst.sign} {in_trouble:,} of {len(rows):,} groups in trouble, {cluster_name} - isrwatch",
         heading=f"Groups of {cluster_name}",
         trail=trail,
         notices=notices,
@@ -118,41 +128,41 @@ def groups_page(inputs: Inputs, cluster_name: str) -> Page:
 
 
 def _one(
-    inputs: Inputs, cluster: ClusterSnapshot, group: str, trail: tuple[Link, ...], notices: tuple[Notice, ...]
+    inputs: Inputs, cluster: ClusterSnapshot, group: str, trail: tuple[PageLink, ...], notices: tuple[Notice, ...]
 ) -> GroupPage:
     if inputs.past is not None:
-        raise PageRefused(404, NOT_KEPT, [Link("now", links.group(cluster.name, group))])
+        raise PageRefused(404, NOT_KEPT, [PageLink("now", links.group(cluster.name, group))])
     samples = _samples(inputs, cluster).get(group)
     if samples is None:
         sentence = f"cluster {cluster.name} has no group {group!r}, as far as is known"
-        raise PageRefused(404, sentence, [Link("all groups", links.groups(cluster.name))])
+        raise PageRefused(404, sentence, [PageLink("all groups", links.groups(cluster.name))])
     summary = _summary(cluster, group, samples)
     rows = sorted(samples.offsets.values(), key=lambda row: (-(row.lag or 0), row.topic, row.partition))
-    found = tuple((_LEVELS.get(each.trouble, _level(each)), _in_words(each), each.since) for each in troubles(rows))
+    wrong = tuple((_LEVELS.get(each.trouble, _level(each)), _in_words(each), each.since) for each in troubles(rows))
     return GroupPage(
         **frame_of(inputs),
         title=f"{summary.level.sign} group {group} of {cluster.name}: {summary.trouble} - isrwatch",
-        heading=f"Group {named(group)}",
+        heading=f"Group {visible_name(group)}",
         trail=trail,
         notices=notices,
         group=summary,
-        troubles=found,
+        troubles=wrong,
         positions=tuple(_position(cluster, row) for row in rows[:PARTITIONS_SHOWN]),
         left_out=max(0, len(rows) - PARTITIONS_SHOWN),
     )
 
 
 @dataclass(slots=True)
-class _Samples:
+class _SampledGroup:
     """Newest samples of a group: as its coordinator describes it, and its position in each partition."""
 
     described: GroupRow | None = None
     offsets: dict[tuple[str, int], GroupOffsetsRow] = field(default_factory=dict)
 
 
-def _samples(inputs: Inputs, cluster: ClusterSnapshot) -> dict[str, _Samples]:
+def _samples(inputs: Inputs, cluster: ClusterSnapshot) -> dict[str, _SampledGroup]:
     """Return the samples of each group; none of the past."""
-    samples: defaultdict[str, _Samples] = defaultdict(_Samples)
+    samples: defaultdict[str, _SampledGroup] = defaultdict(_SampledGroup)
     if inputs.past is not None:
         return samples
     for described in sorted(cluster.samples.groups or (), key=attrgetter("collected_at")):
@@ -162,10 +172,10 @@ def _samples(inputs: Inputs, cluster: ClusterSnapshot) -> dict[str, _Samples]:
     return samples
 
 
-def _summary(cluster: ClusterSnapshot, group: str, samples: _Samples) -> GroupSummary:
+def _summary(cluster: ClusterSnapshot, group: str, samples: _SampledGroup) -> GroupSummary:
     described, rows = samples.described, [*samples.offsets.values()]
-    sums, found = summed(rows), [*troubles(rows)]
-    levels = [_LEVELS.get(each.trouble, _level(each)) for each in found]
+    sums, wrong = summed(rows), [*troubles(rows)]
+    levels = [_LEVELS.get(each.trouble, _level(each)) for each in wrong]
     return GroupSummary(
         name=group,
         path=links.group(cluster.name, group),
@@ -175,7 +185,7 @@ def _summary(cluster: ClusterSnapshot, group: str, samples: _Samples) -> GroupSu
         members=None if described is None else described.members,
         lag=sums["lag"],
         lag_seconds=sums["lag_seconds"],
-        trouble="; ".join(map(_in_words, found)) or "nothing wrong is known",
+        trouble="; ".join(map(_in_words, wrong)) or "nothing wrong is known",
         sampled_at=max(_sampled_at(described, rows)),
     )
 
@@ -195,9 +205,9 @@ def _level(troubled: TroubledPartitions) -> Level:
 
 
 def _in_words(troubled: TroubledPartitions) -> str:
-    shown = ", ".join(troubled.partitions[:_NAMED])
-    more = len(troubled.partitions) - _NAMED
-    owners = f", owner {', '.join(troubled.owners[:_NAMED])}" if troubled.owners else ""
+    shown = ", ".join(troubled.partitions[:_EXAMPLES])
+    more = len(troubled.partitions) - _EXAMPLES
+    owners = f", owner {', '.join(troubled.owners[:_EXAMPLES])}" if troubled.owners else ""
     return f"{_WORDS[troubled.trouble]} {shown}{f' and {more:,} more' if more > 0 else ''}{owners}"
 
 

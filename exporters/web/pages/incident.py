@@ -26,9 +26,9 @@ from exporters.web.pages.incidents import blamed, is_old, is_open, lasted, level
 from exporters.web.pages.page import (
     Inputs,
     Level,
-    Link,
     Notice,
-    Page,
+    PageLink,
+    PageModel,
     PageMoved,
     PageRefused,
     Row,
@@ -70,7 +70,7 @@ _WORST: Final = (
 
 
 class IncidentHistory(NamedTuple):
-    """What happened in the time of an incident.
+    """Events and work in the time of an incident.
 
     Attributes:
         events: of its cluster, oldest first.
@@ -96,7 +96,7 @@ class SuspectRow(NamedTuple):
 
 
 class PartitionLine(NamedTuple):
-    """What happened to one partition, in one line; ``left_out``: how many more steps there were."""
+    """Steps of one partition, in one line; ``left_out``: how many more steps there were."""
 
     name: str
     topic_path: str
@@ -104,15 +104,24 @@ class PartitionLine(NamedTuple):
     left_out: int
 
 
+class Handling(NamedTuple):
+    """Help with an incident: the runbook's section, commands for a platform, the link that silences it."""
+
+    runbook_path: str | None
+    commands: tuple[CommandBlock, ...]
+    platform: str
+    silence: str | None
+
+
 class Neighbours(NamedTuple):
     """The incidents of the same cluster that began before and after."""
 
-    before: Link | None
-    after: Link | None
+    before: PageLink | None
+    after: PageLink | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentPage(Page):
+class IncidentPage(PageModel):
     """One incident."""
 
     template: ClassVar[str] = "incident.html"
@@ -133,10 +142,7 @@ class IncidentPage(Page):
     is_complete: bool
     partitions: tuple[PartitionLine, ...]
     partitions_left_out: int
-    runbook_path: str | None
-    commands: tuple[CommandBlock, ...]
-    platform: str
-    silence: str | None
+    handling: Handling
     neighbours: Neighbours
     markdown_path: str
     opened_at: int
@@ -160,7 +166,7 @@ def found_incident(inputs: Inputs, archive: IncidentArchive, any_id: str) -> Row
     except IsrwatchError as error:
         raise PageRefused(503, f"the incidents cannot be read: {error}") from error
     if inputs.at is not None and row["opened_at"] > inputs.now:
-        began = Link(f"when {shown} began", links.incident(shown, row["opened_at"]))
+        began = PageLink(f"when {shown} began", links.incident(shown, row["opened_at"]))
         raise PageRefused(404, f"{shown} had not begun at this moment", [began])
     return row
 
@@ -172,13 +178,13 @@ def _finds(archive: IncidentArchive, any_id: str, row: Row) -> bool:
         return False
 
 
-def _choices(inputs: Inputs, archive: IncidentArchive, any_id: str) -> list[Link]:
+def _choices(inputs: Inputs, archive: IncidentArchive, any_id: str) -> list[PageLink]:
     """Return what an id may have meant: several incidents have it, or else the newest ones."""
     every = archive.all()
     meant = [row for row in every if any_id == row["short_id"] or row["incident_id"].startswith(any_id)] or every
     ids = [row["incident_id"] if row["short_id"] == any_id else shown_id(row) for row in meant[:_CHOICES]]
     pairs = zip(meant, ids, strict=False)
-    return [Link(f"{each}: {row['summary']}", links.incident(each, inputs.at)) for row, each in pairs]
+    return [PageLink(f"{each}: {row['summary']}", links.incident(each, inputs.at)) for row, each in pairs]
 
 
 class IncidentHistories:
@@ -230,7 +236,6 @@ def incident_page(
     name = row["cluster"] if cluster is None else _shown_name(inputs, row["cluster_id"], cluster.name)
     moments = [MomentRow(each.at, each.subject, each.what, each.cause) for each in by_moment(events)]
     lines = _partition_lines(events, name, inputs.at)
-    labels = _labels(row, name)
     observed_until = _observed_until(inputs, row, cluster)
     state = lasted(row, inputs.now, is_old=is_old(inputs, row))
     return IncidentPage(
@@ -256,10 +261,7 @@ def incident_page(
         is_complete=history.is_complete,
         partitions=tuple(lines[:PARTITIONS_SHOWN]),
         partitions_left_out=max(0, len(lines) - PARTITIONS_SHOWN),
-        runbook_path=_runbook_path(row["incident_class"], labels),
-        commands=tuple(_commands(inputs.installations, row["incident_class"], name, labels)),
-        platform=inputs.installations.platform(name),
-        silence=_silence(inputs.installations, row, name, parts),
+        handling=_handling(inputs.installations, row, name, parts),
         neighbours=Neighbours(*(_neighbour(inputs, each) for each in neighbours)),
         markdown_path=links.incident_markdown(shown),
         opened_at=row["opened_at"],
@@ -367,6 +369,17 @@ def _rank(events: Iterable[EventRow]) -> int:
     return next((rank for rank, kind in enumerate(_WORST) if kind in kinds), len(_WORST))
 
 
+def _handling(installations: Installations, row: Row, name: str, parts: Sequence[str]) -> Handling:
+    kind, labels, platform = row["incident_class"], _labels(row, name), installations.platform(name)
+    commands = commands_for(kind, platform, {**installations.labels(name), **labels})
+    return Handling(
+        runbook_path=_runbook_path(kind, labels),
+        commands=tuple(commands),
+        platform=platform,
+        silence=_silence(installations, row, name, parts),
+    )
+
+
 def _labels(row: Row, cluster_name: str) -> dict[str, str]:
     """Return what the runbook is filled in with: the likeliest suspect, or else the broker that was lost."""
     brokers = [each["broker"] for each in blamed(row)] or list(row["brokers"] or ())
@@ -384,17 +397,13 @@ def _runbook_path(kind: str, labels: dict[str, str]) -> str | None:
     return links.runbook(section, known_values(labels)) if section in book.sections else None
 
 
-def _commands(installations: Installations, kind: str, name: str, labels: dict[str, str]) -> list[CommandBlock]:
-    return commands_for(kind, installations.platform(name), {**installations.labels(name), **labels})
-
-
 def _silence(installations: Installations, row: Row, name: str, parts: Sequence[str]) -> str | None:
     if row["closed_at"] is not None or row["short_id"] is None:
         return None
     return silence_link(installations.alertmanager_url, name, [row["short_id"], *parts], f"{row['short_id']}: ")
 
 
-def _neighbour(inputs: Inputs, row: Row | None) -> Link | None:
+def _neighbour(inputs: Inputs, row: Row | None) -> PageLink | None:
     if row is None or (inputs.at is not None and row["opened_at"] > inputs.now):
         return None
-    return Link(f"{shown_id(row)}: {row['summary']}", links.incident(shown_id(row), inputs.at))
+    return PageLink(f"{shown_id(row)}: {row['summary']}", links.incident(shown_id(row), inputs.at))

@@ -14,7 +14,7 @@ from exporters.web.pages.page import (
     Inputs,
     Level,
     Notice,
-    Page,
+    PageModel,
     PageRefused,
     Row,
     count,
@@ -35,7 +35,7 @@ SHOWN: Final = 200
 SPANS: Final = ("1d", "7d", "30d", "90d")
 
 
-class IncidentRow(NamedTuple):
+class ListedIncident(NamedTuple):
     """One incident."""
 
     id: str
@@ -52,11 +52,11 @@ class IncidentRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentsPage(Page):
+class IncidentsPage(PageModel):
     """Incidents, open before closed, newest first; ``left_out``: how many more there are."""
 
     template: ClassVar[str] = "incidents.html"
-    rows: tuple[IncidentRow, ...]
+    rows: tuple[ListedIncident, ...]
     left_out: int
     clusters: tuple[str, ...]
     classes: tuple[str, ...]
@@ -107,12 +107,12 @@ def incidents_of(inputs: Inputs, cluster_id: str | None = None) -> list[Row]:
     ]
 
 
-def incident_row(inputs: Inputs, row: Row) -> IncidentRow:
+def incident_row(inputs: Inputs, row: Row) -> ListedIncident:
     """Return an incident as a row; a cluster that has another name now leads to that."""
     name = next(
         (name for name, each in inputs.clusters.items() if each.cluster.cluster_id == row["cluster_id"]), row["cluster"]
     )
-    return IncidentRow(
+    return ListedIncident(
         id=shown_id(row),
         path=links.incident(shown_id(row), inputs.at),
         cluster=name,
@@ -144,9 +144,9 @@ def is_old(inputs: Inputs, row: Row) -> bool:
 
 
 def lasted(row: Row, now: int, *, is_old: bool = False) -> str:
-    """Write for how long an incident lasted by a moment, or has lasted so far.
+    """Write the duration of an incident by a moment, so far if it is open.
 
-    ``is_old``: nothing newer is known of its cluster, so nobody knows whether it still lasts.
+    ``is_old``: nothing newer is known of its cluster, so it is unknown whether it still lasts.
     """
     if not is_open(row, now):
         return str(lasting((row["closed_at"] - row["opened_at"]) / SECOND))

@@ -1,7 +1,7 @@
-"""What every page is made of and has, and how its template is rendered.
+"""Inputs of every page, the parts that all have, and the rendering of their templates.
 
-The model of a page is a pure function of :class:`Inputs` to a frozen :class:`Page`; a template renders that and decides
-nothing. Templates escape every value; a text is printable and of bearable length, and a link is relative to the page.
+The model of a page is a pure function of :class:`Inputs` to a frozen :class:`PageModel`; a template renders that and
+decides nothing. It escapes every value; a text is printable and of bearable length, a link is relative to the page.
 Times are UTC microseconds in models, and are written by filters of the templates.
 """
 
@@ -42,7 +42,7 @@ _DAY: Final = 86_400
 
 
 class Level(StrEnum):
-    """How bad something is, worst first; what is unknown is not known to be broken, and never well."""
+    """Severity of anything on a page, worst first; what is unknown is not known to be broken, and never well."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -175,7 +175,7 @@ def level_of(judged: ClusterHealth, conditions: Sequence[Raised] = ()) -> Level:
     return min(levels, key=lambda level: level.rank, default=Level.HEALTHY)
 
 
-class Link(NamedTuple):
+class PageLink(NamedTuple):
     """Words that lead to a path."""
 
     words: str
@@ -191,8 +191,8 @@ class Notice(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """What every page has.
+class PageModel:
+    """Parts that every page has.
 
     Attributes:
         title: of the window: the worst first.
@@ -215,7 +215,7 @@ class Page:
     now: int
     past: PastMoment | None = None
     requested_at: int = 0
-    trail: tuple[Link, ...] = ()
+    trail: tuple[PageLink, ...] = ()
     notices: tuple[Notice, ...] = ()
     query: tuple[tuple[str, str], ...] = ()
     metrics_path: str = "/metrics"
@@ -273,18 +273,18 @@ def notices_of(inputs: Inputs) -> tuple[Notice, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusalPage(Page):
+class RefusalPage(PageModel):
     """Answer to a request for what is not there, or cannot be shown: a sentence, and what there is instead."""
 
     template: ClassVar[str] = "refusal.html"
     sentence: str
-    choices: tuple[Link, ...] = ()
+    choices: tuple[PageLink, ...] = ()
 
 
 class PageRefused(Exception):
     """A page cannot be shown: status, sentence and what there is instead."""
 
-    def __init__(self, status: int, sentence: str, choices: Sequence[Link] = ()) -> None:
+    def __init__(self, status: int, sentence: str, choices: Sequence[PageLink] = ()) -> None:
         """Refuse a request."""
         super().__init__(sentence)
         self.status, self.sentence, self.choices = status, sentence, tuple(choices)
@@ -316,7 +316,7 @@ def refusal(refused: PageRefused, inputs: Inputs) -> RefusalPage:
 _UNKNOWN: Final = Markup('<abbr title="unknown">?</abbr>')
 
 
-def rendered(page: Page) -> str:
+def rendered(page: PageModel) -> str:
     """Return the HTML of a page."""
     return environment().get_template(page.template).render(page=page)
 
@@ -333,7 +333,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    filters = (_here, _ago, _lines, _whole, utc, lasting, count, words_of, named)
+    filters = (_here, _ago, _lines, _whole, utc, lasting, count, words_of, visible_name)
     made.filters |= {each.__name__.removeprefix("_"): each for each in filters}
     made.globals |= {"style": Markup(STYLE)}  # noqa: S704 - our own style
     return made
@@ -388,19 +388,19 @@ def _ago(context: Context, micros: int | None) -> str | None:
     return f"{lasting(seconds)} ago" if seconds >= 0 else f"in {lasting(-seconds)}"
 
 
-def count(number: int | None, one: str, many: str | None = None) -> str:
+def count(number: int | None, one: str, plural: str | None = None) -> str:
     """Write a number of things.
 
     >>> count(1, "broker"), count(2_000, "broker"), count(None, "match", "matches")
     ('1 broker', '2,000 brokers', 'an unknown number of matches')
     """
-    several = many or f"{one}s"
+    several = plural or f"{one}s"
     if number is None:
         return f"an unknown number of {several}"
     return f"{number:,} {one if number == 1 else several}"
 
 
-def named(name: str) -> str:
+def visible_name(name: str) -> str:
     """Return a name as people see it; an empty one is visible."""
     return name or '""'
 

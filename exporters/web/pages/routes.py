@@ -19,7 +19,7 @@ from exporters.answers.links import MARKDOWN, PageKind, Target, moved, relative,
 from exporters.answers.post_mortem import markdown
 from exporters.answers.subject import Limits, Tables
 from exporters.read_model.moments import Version, read_moment
-from exporters.read_model.past import EVERYTHING, MomentRefused, Scope
+from exporters.read_model.past import EVERYTHING, ChangeScope, MomentRefused
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.pages.broker import broker_page
 from exporters.web.pages.cluster import cluster_page
@@ -29,8 +29,8 @@ from exporters.web.pages.incident import IncidentHistories, found_incident, inci
 from exporters.web.pages.incidents import incidents_page
 from exporters.web.pages.page import (
     Inputs,
-    Link,
-    Page,
+    PageLink,
+    PageModel,
     PageMoved,
     PageRefused,
     PageSettings,
@@ -61,9 +61,9 @@ PATTERNS: Final = {
     PageKind.INCIDENT: "/incidents/{incident}",
     PageKind.INCIDENT_MARKDOWN: "/incidents/{incident}.md",
 }
-"""What metrics of requests call each page."""
+"""Names of the pages in the metrics of requests."""
 _AT: Final = "at"
-PAGES: Final[Mapping[PageKind, Callable[[Inputs, Target], Page]]] = {
+MODELS: Final[Mapping[PageKind, Callable[[Inputs, Target], PageModel]]] = {
     PageKind.FLEET: lambda inputs, _: fleet_page(inputs),
     PageKind.CLUSTER: lambda inputs, target: cluster_page(inputs, target.cluster),
     PageKind.BROKER: lambda inputs, target: broker_page(inputs, target.cluster, int(target.name)),
@@ -124,7 +124,7 @@ class PageRoutes:
     def routes(self) -> list[PageRoute]:
         """Assign the paths; they stand before all others."""
         return [
-            *(PageRoute(kind, self.respond) for kind in (*PAGES, PageKind.INCIDENT)),
+            *(PageRoute(kind, self.respond) for kind in (*MODELS, PageKind.INCIDENT)),
             PageRoute(PageKind.INCIDENT_MARKDOWN, self.respond_in_markdown),
         ]
 
@@ -135,7 +135,7 @@ class PageRoutes:
         try:
             self._refuse_unless_ready(target)
             inputs = self._at_its_moment(request, inputs, target)
-            make = self._incident if target.kind is PageKind.INCIDENT else PAGES[target.kind]
+            make = self._incident if target.kind is PageKind.INCIDENT else MODELS[target.kind]
             return HTMLResponse(rendered(make(inputs, target)))
         except PageRefused as refused:
             return HTMLResponse(rendered(refusal(refused, inputs)), refused.status)
@@ -158,7 +158,7 @@ class PageRoutes:
         except PageMoved as elsewhere:
             return RedirectResponse(relative(elsewhere.path + MARKDOWN, inputs.path))
 
-    def _incident(self, inputs: Inputs, target: Target) -> Page:
+    def _incident(self, inputs: Inputs, target: Target) -> PageModel:
         row = found_incident(inputs, self._archive, target.name)
         history, neighbours = self._histories.of(row), self._archive.neighbours(row)
         return incident_page(inputs, row, history, neighbours, self._archive.parts(row))
@@ -212,25 +212,25 @@ class PageRoutes:
             raise PageRefused(503, f"the past cannot be read: {error}") from error
         return replace(inputs, snapshot=snapshot, now=at, past=past)
 
-    def _scope(self, inputs: Inputs, target: Target) -> Scope:
+    def _scope(self, inputs: Inputs, target: Target) -> ChangeScope:
         """Return whose changes a page is about; a cluster is known by the name that it has now."""
         if target.kind is PageKind.INCIDENT:
-            return Scope(found_incident(inputs, self._archive, target.name)["cluster_id"])
+            return ChangeScope(found_incident(inputs, self._archive, target.name)["cluster_id"])
         cluster = inputs.clusters.get(target.cluster) if target.cluster else None
         if cluster is None:
             return EVERYTHING
         cluster_id = cluster.cluster.cluster_id
         if target.kind is PageKind.BROKER:
-            return Scope(cluster_id, broker=int(target.name))
-        return Scope(cluster_id, topic=target.name if target.kind is PageKind.TOPIC else None)
+            return ChangeScope(cluster_id, broker=int(target.name))
+        return ChangeScope(cluster_id, topic=target.name if target.kind is PageKind.TOPIC else None)
 
-    def _possible(self, inputs: Inputs, scope: Scope) -> list[Link]:
+    def _possible(self, inputs: Inputs, scope: ChangeScope) -> list[PageLink]:
         """Return links to the oldest and the newest moment that can be shown, and to the present."""
         shown = self._past.range(None if scope.cluster_id is None else (scope.cluster_id,))
         query = [(name, value) for name, values in inputs.query.items() for value in values]
         ends = () if shown is None else (("the oldest moment", shown[0]), ("the newest moment", shown[1]))
-        choices = [Link(words, moved(inputs.path, query, at)) for words, at in ends]
-        return [*choices, Link("now", moved(inputs.path, query, None))]
+        choices = [PageLink(words, moved(inputs.path, query, at)) for words, at in ends]
+        return [*choices, PageLink("now", moved(inputs.path, query, None))]
 
 
 def _moment(given: list[str], inputs: Inputs) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from exporters.web.pages.drawing import Axis, Band, Drawing, Lane, Mark
+from exporters.web.pages.drawing import Axis, Band, Drawing, Lane, TimeMark
 from exporters.web.pages.page import Level, Row
 from streaming.contracts.events import EventKind
 
@@ -106,7 +106,7 @@ def _down(axis: Axis, number: int, events: Iterable[EventRow]) -> Iterator[Band]
         yield axis.band(since, None, Level.CRITICAL)
 
 
-def _marks(axis: Axis, events: Iterable[EventRow], level: Level) -> tuple[Mark, ...]:
+def _marks(axis: Axis, events: Iterable[EventRow], level: Level) -> tuple[TimeMark, ...]:
     """Return a mark for each place on the axis, however many events are there."""
     places = dict.fromkeys(round(axis.at(event.occurred_not_after), 1) for event in events)
-    return tuple(Mark(at, level.value) for at in places)
+    return tuple(TimeMark(at, level.value) for at in places)

@@ -10,13 +10,13 @@ from exporters.web.pages.cluster import cluster_named, notice_of_age, risks_of, 
 from exporters.web.pages.page import (
     Inputs,
     Level,
-    Link,
-    Page,
+    PageLink,
+    PageModel,
     PageRefused,
     count,
     frame_of,
-    named,
     notices_of,
+    visible_name,
     words_of,
 )
 from streaming.contracts import health
@@ -34,7 +34,7 @@ _STATES: Final = ("offline", "under min ISR", "at min ISR", "under-replicated")
 
 
 class PartitionRow(NamedTuple):
-    """One partition; replicas that are not in sync are named, too."""
+    """One partition; replicas that are not in sync are visible_name, too."""
 
     name: str
     level: Level
@@ -48,7 +48,7 @@ class PartitionRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPage(Page):
+class TopicPage(PageModel):
     """One topic; ``readers`` None: they are not kept, or could not be read."""
 
     template: ClassVar[str] = "topic.html"
@@ -70,7 +70,7 @@ def topic_page(inputs: Inputs, cluster_name: str, name: str) -> TopicPage:
         raise PageRefused(
             404,
             f"cluster {cluster_name} has no topic {name!r}, as far as is known",
-            [Link(named(cluster_name), links.cluster(cluster_name, inputs.at))],
+            [PageLink(visible_name(cluster_name), links.cluster(cluster_name, inputs.at))],
         )
     rows = partition_rows(partitions)
     level, sentence = _worst(inputs, cluster, name, partitions)
@@ -175,4 +175,4 @@ def _readers(
     if inputs.past is not None or rows is None:
         return None
     groups = sorted({each.group for each in rows if each.topic == name})
-    return tuple((named(group), links.group(cluster_name, group)) for group in groups)
+    return tuple((visible_name(group), links.group(cluster_name, group)) for group in groups)

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
 
 SHARE: Final = 0.1
-"""Of the bytes of the change log: what bases take at most."""
+"""Share of the bytes of the change log that bases take at most."""
 SECONDS_BETWEEN_LOOKS: Final = 3600.0
 ROWS_OF_FILE: Final = 65_536
 """The rows of clusters are put into files of at least so many: a page of one cluster reads one file."""

@@ -38,7 +38,7 @@ LISTENER_NOT_FOUND: Final = 72  # of a partition: its leader has no listener of 
 _PARTITIONS_PER_RESPONSE: Final = 2000  # brokers send no more (max.request.partition.size.limit)
 
 
-class Answer(NamedTuple):
+class BrokerReply(NamedTuple):
     """The view of a broker.
 
     Attributes:
@@ -68,7 +68,7 @@ class Broker(Protocol):
 
     address: Address
 
-    def answer(self, listed_before: Collection[str], deadline: Micros) -> Answer:
+    def answer(self, listed_before: Collection[str], deadline: Micros) -> BrokerReply:
         """Ask for the view.
 
         Args:
@@ -134,7 +134,7 @@ class ConnectedBroker:
         answer = self._metadata(None)
         return self._view(answer, [topic for topic in answer.topics if topic.partitions])
 
-    def answer(self, listed_before: Collection[str], deadline: Micros) -> Answer:
+    def answer(self, listed_before: Collection[str], deadline: Micros) -> BrokerReply:
         """Ask for the view; see :meth:`Broker.answer`."""
         answer = self._metadata(None)
         topics = [topic for topic in answer.topics if topic.partitions]
@@ -150,7 +150,7 @@ class ConnectedBroker:
             self._answered_by = self._who_answers(view)
         if self._answered_by is not None:
             view = replace(view, answered_by=self._answered_by)
-        return Answer(
+        return BrokerReply(
             self._with_elr(view, deadline),
             hidden=frozenset(name for name, error in errors.items() if error != UNKNOWN_TOPIC),
             denied=frozenset(name for name, error in errors.items() if error == TOPIC_AUTHORIZATION_FAILED),

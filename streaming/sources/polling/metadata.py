@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from streaming.contracts.identifiers import ClusterId
-    from streaming.sources.polling.broker import Answer, Broker, BrokerOpener
+    from streaming.sources.polling.broker import Broker, BrokerOpener, BrokerReply
     from streaming.sources.polling.reassignments import ReassignmentsRound
 
 _SLOW_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
@@ -55,7 +55,7 @@ class TimedView:
 class _Response(NamedTuple):
     """Response of a broker, its time, and the address for the next question."""
 
-    answer: Answer
+    answer: BrokerReply
     began: Micros
     ended: Micros
     broker: Broker

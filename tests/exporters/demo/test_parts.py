@@ -111,8 +111,8 @@ def test_a_killed_demo_leaves_no_part_behind(tmp_path: Path) -> None:
     site = tmp_path / "sitecustomize.py"
     site.write_text(
         "import sys, types, time\n"
-        "from streaming.commands import COMMANDS, Command\n"
-        "COMMANDS['hang'] = Command(target='hang:hang', help='', extra='all')\n"
+        "from streaming.commands import COMMANDS, Command, Purpose\n"
+        "COMMANDS['hang'] = Command(target='hang:hang', help='', purpose=Purpose.LEARN, extra='all')\n"
         "hang = types.ModuleType('hang')\n"
         "def run():\n    print('hanging', flush=True)\n    time.sleep(600)\n"
         "hang.hang = run\n"

@@ -58,17 +58,19 @@ def test_the_summary_has_counts_latency_folder_and_next_steps(tables: Path) -> N
     progress = progress_of(1, 2, partitions=3)
     progress.latencies.extend([0.1] * 18 + [0.5, 2.0])
     output = io.StringIO()
-    print_summary(Terminal(file=output, width=60), progress, tables, "http://127.0.0.1:9308/metrics")
+    print_summary(Terminal(file=output, width=60), progress, tables, "http://127.0.0.1:9308/")
     text = output.getvalue()
     assert "3 events recorded on 3 partitions" in text
     assert "median 0.10 s, p95 0.57 s, max 2.00 s" in text
     assert f"tables: {tables}\n" in text
-    assert re.search(rf"isrwatch export --tables {tables}   # serve them again at http://127.0.0.1:9308/metrics", text)
+    assert re.search(rf"isrwatch incidents --all --tables {tables}   # what went wrong", text)
+    assert re.search(rf"isrwatch brokers --tables {tables}   # what each broker holds", text)
+    assert re.search(rf"isrwatch export --tables {tables}   # serve the pages again at http://127.0.0.1:9308/\n", text)
 
 
 def test_without_measurements_no_latency_is_printed_and_the_next_step_serves_at_the_same_port(tables: Path) -> None:
     output = io.StringIO()
-    print_summary(Terminal(file=output), progress_of(1, partitions=3), tables, "http://127.0.0.1:46749/metrics")
+    print_summary(Terminal(file=output), progress_of(1, partitions=3), tables, "http://127.0.0.1:46749/")
     assert f"export --tables {tables} --web.listen-address 127.0.0.1:46749   # serve" in output.getvalue()
     assert "median" not in output.getvalue()
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from exporters.read_model.past import MomentRefused, Past, Scope
+from exporters.read_model.past import ChangeScope, MomentRefused, Past
+from exporters.read_model.past_rows import incidents_at
 from exporters.read_model.reader import micros_now
+from streaming.contracts.tables import INCIDENTS
 from streaming.delta.changes import bases
 from streaming.delta.changes.reader import ChangeReader
-from streaming.delta.log.queries import plain
-from tests.exporters.conftest import Tables, write_live_cluster
+from streaming.delta.log.queries import plain, select
+from streaming.delta.log.storage import table_at
+from tests.delta.test_history import HOUR, Life
+from tests.exporters.conftest import SECOND, START, Rows, Tables, write_live_cluster
 from tests.exporters.histories import History, logs, play, polls
 from tests.exporters.meaning import folded, of_moment
 
@@ -97,7 +102,7 @@ def test_a_page_is_walked_by_its_own_changes(history: History, rows: pa.Table) -
     past = past_of(history)
     topics = Counter(name for name in rows["topic"].to_pylist() if name is not None)
     (topic, _), *_ = topics.most_common()
-    of = Scope(rows["cluster_id"][0].as_py(), topic, 0)
+    of = ChangeScope(rows["cluster_id"][0].as_py(), topic, 0)
     at, walked = 0, list[int]()
     while (following := past.next(at, of)) is not None:
         walked.append(at := following)
@@ -107,7 +112,7 @@ def test_a_page_is_walked_by_its_own_changes(history: History, rows: pa.Table) -
         if (row["cluster_id"], row["topic"], row["partition"]) == of[:3]
     ]
     assert walked == sorted({*mine})
-    assert past.next(0, Scope(topic="no such topic's name")) is None
+    assert past.next(0, ChangeScope(topic="no such topic's name")) is None
 
 
 def test_spells_incidents_and_sampled_spells_of_real_tables_are_those_of_the_moment(tables: Tables) -> None:
@@ -119,3 +124,60 @@ def test_spells_incidents_and_sampled_spells_of_real_tables_are_those_of_the_mom
     assert cluster.incidents is not None
     assert [row["short_id"] for row in cluster.incidents.open] == ["main-4"]
     assert {each.condition for each in cluster.conditions} >= {"broker_down", "offline_partitions"}
+
+
+def test_a_time_without_observation_is_known_as_such_and_nothing_is_counted_in_it(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    began = life.story.now
+    life.change(0, (1, 2))
+    life.commit()
+    until = life.story.now
+    life.later(3 * HOUR)
+    life.story.snapshot([{"isr": (1, 2), "partition_epoch": 1}, {}])
+    life.commit()
+    found = life.story.now
+    life.later(60)
+    life.story.heartbeat()
+    life.commit()
+    past = Past(tmp_path)
+    cluster_id = life.story.envelope()["cluster_id"]
+    for at, is_observed in (
+        (began, True),
+        (until, True),
+        (until + 1, False),
+        (found - 1, False),
+        (found, True),
+        (found + 1, True),
+    ):
+        assert (at, past.was_observed(at, cluster_id)) == (at, is_observed)
+        (cluster,) = past.snapshot(at).clusters.values()
+        assert cluster.watermark == (at if is_observed else until)
+        assert cluster.age_seconds(at) == (at - (cluster.watermark or 0)) / 1_000_000
+
+
+def test_incidents_that_were_open_then_are_shown_as_of_then(tables: Tables) -> None:
+    def incident(name: str, opened: int, **more: Any) -> dict[str, Any]:
+        return Rows().incident(name, "isr_shrink", START + opened * SECOND, short_id=f"main-{name}", **more)
+
+    tables.put(
+        "incidents",
+        incident("1", 10, closed_at=START + 20 * SECOND, updated_at=START + 20 * SECOND, offline_now=0, carried=None),
+        incident(
+            "2", 15, updated_at=START + 40 * SECOND, recovered_at=START + 30 * SECOND, offline_now=7, offline_peak=9
+        ),
+        incident("3", 16, closed_at=START + 18 * SECOND, merged_into="2"),
+        as_of=1,
+    )
+    every = select(table_at(tables.directory / "incidents"), INCIDENTS)
+
+    def shown(second: int) -> list[dict[str, Any]]:
+        of = incidents_at(every, START + second * SECOND)
+        return [row for each in of.values() for row in each.open]
+
+    assert [[row["incident_id"] for row in shown(second)] for second in (5, 12, 17, 20, 50)] == [
+        [], ["1"], ["2", "1"], ["2"], ["2"]
+    ]  # fmt: skip
+    first, second = shown(17)[1], shown(17)[0]
+    assert (first["closed_at"], first["updated_at"], first["offline_now"]) == (None, START + 17 * SECOND, None)
+    assert (second["recovered_at"], second["offline_now"], second["offline_peak"]) == (None, None, 9)
+    assert shown(35)[0]["recovered_at"] == START + 30 * SECOND

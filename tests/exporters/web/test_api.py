@@ -98,7 +98,7 @@ def response_schema(document: Any, path: str, status: int) -> Draft202012Validat
 def test_the_description_has_every_route_and_no_other(document: Any, written_busy_cluster: Path) -> None:
     endpoints = Endpoints(Refresher(TablesReader(written_busy_cluster), 1.0, "1.2.3"), 60.0)
     (mount,) = (route for route in application(endpoints).routes if isinstance(route, Mount))
-    routes = {f"{mount.path}{route.path}".replace(":path", "") for route in mount.routes}  # type: ignore[attr-defined]
+    routes = {f"{mount.path}{route.path}".replace(":name_in_path", "") for route in mount.routes}  # type: ignore[attr-defined]
     assert set(document["paths"]) == routes - {"/api/v1/openapi.json"}
 
 
@@ -158,7 +158,8 @@ def test_an_unknown_parameter_is_refused_with_those_that_are_allowed(address: st
     for path in PATHS:
         described = document["paths"][path]["get"]["parameters"]
         allowed = ", ".join(each["name"] for each in described if each["in"] == "query") or "none"
-        assert refusal(address, sent(path), clusterr="main") == (400, f"unknown parameter 'clusterr'; allowed: {allowed}")
+        sentence = f"unknown parameter 'clusterr'; allowed: {allowed}"
+        assert refusal(address, sent(path), clusterr="main") == (400, sentence)
     assert refusal(address, "/api/v1/openapi.json", x=1) == (400, "unknown parameter 'x'; allowed: none")
 
 

@@ -9,7 +9,7 @@ from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Topi
 from streaming.model.messages.registrations import PartitionRegistration
 from streaming.model.nodes.quorum.controllers import Controllers
 from streaming.model.storage.log import UNDEFINED_OFFSET
-from streaming.sources.polling.inference.inquiry import Ask, Content, Presence, Question, QuorumLeader
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Content, Presence, QuorumLeader
 from streaming.sources.polling.view import ClusterView, PartitionView, Reassignment, in_order
 from streaming.sources.simulated.simulation import Simulation
 from tests.judge.polls.forwarding import Forwarding
@@ -46,11 +46,11 @@ class Answers:
         self._lists_fenced = lists_fenced
         self._random = random
 
-    def waits_for_controller(self, question: Question, asked: int) -> bool:
+    def waits_for_controller(self, question: BrokerQuestion, asked: int) -> bool:
         """Return whether a question that was asked at a time is not answered before a controller answers the broker."""
         return question.ask is Ask.QUORUM and not self._forwarding.is_answered(question.broker, asked)
 
-    def to(self, question: Question) -> Content:
+    def to(self, question: BrokerQuestion) -> Content:
         """Answer a question now."""
         image = self._images.of(question.broker)
         match question.ask:
@@ -102,7 +102,7 @@ class Answers:
         described = controllers.describe(self._cluster.now) if isinstance(controllers, Controllers) else None
         return QuorumLeader(-1, 0) if described is None else QuorumLeader(described.leader, described.epoch)
 
-    def _partitions(self, image: Image, topic: str, question: Question) -> dict[int, PartitionView]:
+    def _partitions(self, image: Image, topic: str, question: BrokerQuestion) -> dict[int, PartitionView]:
         numbers = {number for name, number, _ in question.partitions if name == topic}
         return {
             number: self._view_of(image, topic, number, state)._replace(reassignment=Reassignment())
@@ -134,20 +134,20 @@ class Answers:
         placed = None if disk is None else disk.log_dirs.placed.get(key)
         return bool(names) and placed is not None and placed not in names
 
-    def _asked(self, image: Image, question: Question) -> Iterable[tuple[str, int, int, TopicPartition]]:
+    def _asked(self, image: Image, question: BrokerQuestion) -> Iterable[tuple[str, int, int, TopicPartition]]:
         for topic, number, epoch in question.partitions:
             topic_id = image.topic_ids.get(topic)
             if topic_id is not None:
                 yield topic, number, epoch, TopicPartition(topic_id, number)
 
-    def _log_ends(self, image: Image, question: Question) -> Iterable[tuple[tuple[str, int], int]]:
+    def _log_ends(self, image: Image, question: BrokerQuestion) -> Iterable[tuple[tuple[str, int], int]]:
         """Where its own replicas end, led or not; a replica that it lacks is an error of that partition."""
         disk = self._cluster.disks[question.broker]
         for topic, number, _, key in self._asked(image, question):
             if disk.has(key):
                 yield (topic, number), disk.replicas[key].log.end
 
-    def _epoch_ends(self, image: Image, question: Question) -> Iterable[tuple[tuple[str, int], int]]:
+    def _epoch_ends(self, image: Image, question: BrokerQuestion) -> Iterable[tuple[tuple[str, int], int]]:
         """Where epochs end in the logs that it leads; of others it answers NOT_LEADER_OR_FOLLOWER."""
         led = self._cluster.brokers[question.broker].leadership.led
         for topic, number, epoch, key in self._asked(image, question):

@@ -28,7 +28,7 @@ from typing import Final, Protocol
 
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.model.nodes.broker import Broker
-from streaming.sources.polling.inference.inquiry import Ask, Content, Meeting, Met, Question
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Content, Meeting, Met
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from tests.judge.polls.answers import Answers
 from tests.judge.polls.forwarding import resumed_at
@@ -81,7 +81,7 @@ class _Line:
     is_open: bool = False
     number: int = 0
     numbers: int = 0
-    waiting: deque[Question] = field(default_factory=deque)
+    waiting: deque[BrokerQuestion] = field(default_factory=deque)
     asked: int = 0
     silences: int = 0
     is_busy: bool = False
@@ -133,7 +133,7 @@ class Listeners:
         """Return a time of the model as the monitor's clock shows it."""
         return Micros(self._origin + (at_ms - WARM_UP_MS) * _MICROS_PER_MS)
 
-    def ask(self, question: Question) -> None:
+    def ask(self, question: BrokerQuestion) -> None:
         """Begin to carry out a question; the same one is open only once."""
         line = self._lines.setdefault(question.broker, _Line(question.broker))
         if question not in line.waiting:
@@ -281,17 +281,17 @@ class Listeners:
 
     def _lose(self, line: _Line) -> None:
         """Report the end of the open connection, and connect again at once."""
-        question = line.waiting.popleft() if line.waiting else Question(Ask.PRESENCE, line.broker)
+        question = line.waiting.popleft() if line.waiting else BrokerQuestion(Ask.PRESENCE, line.broker)
         line.is_open, line.process, line.is_busy = False, None, False
         line.lost_at, line.resumes_at = None, 0
         self._report(line.number, question, line.asked, Meeting.CLOSED)
         if not line.waiting:
-            line.waiting.append(Question(Ask.PRESENCE, line.broker))
+            line.waiting.append(BrokerQuestion(Ask.PRESENCE, line.broker))
 
     def _report(  # noqa: PLR0913 - what is said of the end of a question
         self,
         number: int,
-        question: Question,
+        question: BrokerQuestion,
         asked: int,
         how: Meeting,
         *,

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.model.constants import NEWEST, PRESETS, Constants
 from streaming.model.controller.metadata_writer import Commit
-from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met, Presence
 from streaming.sources.simulated.scenario import Action, Fault, Scenario, TopicPlan
 from streaming.sources.simulated.simulation import WARM_UP_MS
 from tests.judge.play import START, source_of
@@ -137,7 +137,7 @@ class Replay:
     def _ask(self) -> None:
         for ask, listeners in zip(self.met, self._listeners, strict=True):
             for broker in BROKERS:
-                listeners.ask(Question(ask, broker))
+                listeners.ask(BrokerQuestion(ask, broker))
 
     def _cut_from_us(self) -> list[Span]:
         steps = self._play.steps

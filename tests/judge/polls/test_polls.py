@@ -9,7 +9,7 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.model.controller.metadata_writer import Commit
-from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met, Presence
 from streaming.sources.simulated.scenario import Action, Fault
 from tests.judge.expected import expectations
 from tests.judge.matching import Finding, ReportedIncident
@@ -51,7 +51,9 @@ def met_by(fault: Action, around: Surroundings, *asks: Ask, seconds: int = 20, e
                 begin + at * 1_000, lambda a=action, b=of: simulation.inflict(Fault(at=0, action=a, broker=b))
             )
     simulation.agenda.every(TICK_MS, begin, listeners.tick)
-    simulation.agenda.every(1_000, begin + 1_000, lambda: [listeners.ask(Question(ask, TWO)) for ask in asks] and None)
+    simulation.agenda.every(
+        1_000, begin + 1_000, lambda: [listeners.ask(BrokerQuestion(ask, TWO)) for ask in asks] and None
+    )
     source.poll(Micros(START + seconds * 1_000_000))
     return met
 

@@ -146,7 +146,9 @@ def test_it_says_whether_alerts_have_links() -> None:
     settings = Settings()
     assert list(CHECKS_OF_THE_MACHINE["links"](settings)) == [(Status.SKIPPED, NO_LINKS)]
     settings = replace(settings, export=replace(settings.export, url="https://isrwatch.example/"))
-    sentence = "export.url: alerts and boards link to https://isrwatch.example/incidents and https://isrwatch.example/runbook"
+    sentence = (
+        "export.url: alerts and boards link to https://isrwatch.example/incidents and https://isrwatch.example/runbook"
+    )
     assert list(CHECKS_OF_THE_MACHINE["links"](settings)) == [(Status.OK, sentence)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streaming.contracts.identifiers import BrokerId, ClusterId
-from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met, Presence, QuorumLeader
 from streaming.sources.polling.view import ClusterView
 from streaming.sources.polling.watching.watch import Watch
 from streaming.sources.protocol.addresses import Address, Peers
@@ -19,9 +19,9 @@ from streaming.sources.protocol.security import from_client
 from tests.sources.metadata_log import test_connection as logins
 from tests.sources.metadata_log.test_sessions import CLUSTER_ID, Sessions
 
-PRESENCE, QUORUM = (Question(ask, BrokerId(1)) for ask in (Ask.PRESENCE, Ask.QUORUM))
+PRESENCE, QUORUM = (BrokerQuestion(ask, BrokerId(1)) for ask in (Ask.PRESENCE, Ask.QUORUM))
 tls = logins.tls
-Asking = Callable[[Question], list[Met]]
+Asking = Callable[[BrokerQuestion], list[Met]]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def asking(quorum: Any, address: Address) -> Iterator[Callable[..., Asking]]:
         brokers = {BrokerId(1): (address.host, address.port)}
         watch.look_at(ClusterView(ClusterId(CLUSTER_ID), 1, brokers, topics={}, topic_ids={}))
 
-        def ask(question: Question) -> list[Met]:
+        def ask(question: BrokerQuestion) -> list[Met]:
             watch.ask([question])
             mets, until = list[Met](), time.monotonic() + 10
             while not any(met.how is not Meeting.SILENT for met in mets):

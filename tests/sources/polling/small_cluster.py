@@ -12,7 +12,15 @@ from typing import Final
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import BrokerObserved, Observation, PartitionObserved
 from streaming.sources.polling.inference.inference import Inference
-from streaming.sources.polling.inference.inquiry import Ask, Content, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.inference.inquiry import (
+    Ask,
+    BrokerQuestion,
+    Content,
+    Meeting,
+    Met,
+    Presence,
+    QuorumLeader,
+)
 from streaming.sources.polling.inference.schedule import Intervals
 from streaming.sources.polling.view import ClusterView, PartitionView
 
@@ -37,7 +45,7 @@ def part(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, epoch: in
 
 @dataclass(slots=True)
 class _Open:
-    question: Question
+    question: BrokerQuestion
     asked: Micros
     silences: int = 0
 
@@ -76,7 +84,7 @@ class SmallCluster:
     intervals: Intervals = USUAL
     viewed_each: float = 5.0
     seen: list[tuple[float, Observation]] = field(default_factory=list)
-    asked: list[tuple[float, Question]] = field(default_factory=list)
+    asked: list[tuple[float, BrokerQuestion]] = field(default_factory=list)
     _plan: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _open: list[_Open] = field(default_factory=list)
 
@@ -162,7 +170,7 @@ class SmallCluster:
                 each.silences += 1
                 inference.meet(Met(each.question, each.asked, now, how, 1))
 
-    def _content(self, question: Question) -> Content | None:
+    def _content(self, question: BrokerQuestion) -> Content | None:
         listed = self.lists.get(question.broker, self.listed)
         match question.ask:
             case Ask.PRESENCE:
@@ -197,7 +205,7 @@ class SmallCluster:
             if isinstance(each, BrokerObserved) and each.broker == broker and not each.in_snapshot
         ]
 
-    def questions(self, ask: Ask, since: float = 0, until: float = 1e9) -> list[tuple[float, Question]]:
+    def questions(self, ask: Ask, since: float = 0, until: float = 1e9) -> list[tuple[float, BrokerQuestion]]:
         """Give the questions of a kind that were asked in a time."""
         return [(at, each) for at, each in self.asked if each.ask is ask and since <= at < until]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.sources.polling.inference.conduct import ListenerConduct, Listeners
-from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met, Presence
 from tests.sources.polling.small_cluster import SECOND, ids
 
 BROKERS = ids(1, 2, 3, 4, 5)
@@ -15,7 +15,7 @@ BROKERS = ids(1, 2, 3, 4, 5)
 
 def met(broker: int, asked: float, ended: float, how: Meeting = Meeting.ANSWERED, lists: set[int] | None = None) -> Met:
     content = Presence(None, frozenset(ids(*lists)), None) if lists is not None else None
-    question = Question(Ask.PRESENCE, BrokerId(broker))
+    question = BrokerQuestion(Ask.PRESENCE, BrokerId(broker))
     return Met(question, Micros(round(asked * SECOND)), Micros(round(ended * SECOND)), how, 1, content)
 
 

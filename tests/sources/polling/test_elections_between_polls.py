@@ -6,7 +6,7 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.sources.polling.inference.elections import SeenLogEnds
 from streaming.sources.polling.inference.fates import Step
-from streaming.sources.polling.inference.inquiry import Ask, Meeting, Question
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting
 from streaming.sources.polling.view import ClusterView
 from tests.sources.polling.small_cluster import TOPIC, SmallCluster, ids, part
 
@@ -128,7 +128,7 @@ def test_ends_of_deleted_topics_and_of_old_epochs_are_forgotten() -> None:
     ends = SeenLogEnds()
     asked = [(TOPIC, 1), (TOPIC, 499), ("gone", 499)]
     for topic, epoch in asked:
-        ends.note_epoch_ends(Question(BrokerId(1), Ask.EPOCH_ENDS, ((topic, 0, epoch),)), {(topic, 0): 7})
+        ends.note_epoch_ends(BrokerQuestion(BrokerId(1), Ask.EPOCH_ENDS, ((topic, 0, epoch),)), {(topic, 0): 7})
     ends.forget_all_but(view)
     steps = [Step(topic, 0, now._replace(leader_epoch=epoch), later, Micros(0), Micros(1)) for topic, epoch in asked]
     assert [ends.epoch_end(step) for step in steps] == [None, 7, None]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import Heartbeat, SnapshotBegin
 from streaming.sources.polling.inference.conduct import Listeners
-from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Question
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met
 from streaming.sources.polling.inference.schedule import Intervals, Schedule
 from streaming.sources.polling.view import ClusterView
 from tests.sources.polling.small_cluster import SECOND, lose, of_three, part, without
@@ -155,9 +155,9 @@ def test_what_has_no_leader_is_asked_for_first() -> None:
 def test_a_question_whose_end_was_never_told_does_not_silence_a_broker_for_ever() -> None:
     view, schedule = view_of(1, 1, 3), Schedule(Intervals(), Listeners())
     first = schedule.questions(Micros(0), view)
-    assert Question(Ask.PRESENCE, BrokerId(2)) in first
-    assert Question(Ask.PRESENCE, BrokerId(2)) not in schedule.questions(Micros(2 * SECOND), view)
-    assert Question(Ask.PRESENCE, BrokerId(2)) in schedule.questions(Micros(45 * SECOND), view)
+    assert BrokerQuestion(Ask.PRESENCE, BrokerId(2)) in first
+    assert BrokerQuestion(Ask.PRESENCE, BrokerId(2)) not in schedule.questions(Micros(2 * SECOND), view)
+    assert BrokerQuestion(Ask.PRESENCE, BrokerId(2)) in schedule.questions(Micros(45 * SECOND), view)
 
 
 def test_a_question_is_asked_again_when_it_has_ended() -> None:

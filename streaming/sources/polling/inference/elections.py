@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, Micros
     from streaming.sources.polling.inference.conduct import Listeners
     from streaming.sources.polling.inference.fates import Step
-    from streaming.sources.polling.inference.inquiry import Question
+    from streaming.sources.polling.inference.inquiry import BrokerQuestion
     from streaming.sources.polling.view import ClusterView
 
 
@@ -47,7 +47,7 @@ class SeenLogEnds:
             if part is not None and part.isr == (leader,) and part.leader == leader and part.leader_epoch is not None:
                 self._shown[topic, number] = part.leader_epoch, end
 
-    def note_epoch_ends(self, question: Question, ends: Mapping[tuple[str, int], int]) -> None:
+    def note_epoch_ends(self, question: BrokerQuestion, ends: Mapping[tuple[str, int], int]) -> None:
         """Note where the epochs end that were asked for."""
         for topic, number, epoch in question.partitions:
             if (topic, number) in ends:

@@ -38,7 +38,7 @@ from streaming.sources.polling.inference.causes import Causes
 from streaming.sources.polling.inference.conduct import Listed, Listeners
 from streaming.sources.polling.inference.elections import SeenLogEnds, is_from_outside
 from streaming.sources.polling.inference.fates import Fates, Step
-from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met, Presence, QuorumLeader
 from streaming.sources.polling.inference.schedule import Intervals, Schedule
 from streaming.sources.polling.inference.seen_partitions import Answered, SeenPartitions
 from streaming.sources.polling.view import ClusterView, deleted_topics, has_same_members, observed_step, snapshot
@@ -100,7 +100,7 @@ class Inference:
 
     # ------------------------------------------------------------------ questions
 
-    def questions(self, now: Micros) -> list[Question]:
+    def questions(self, now: Micros) -> list[BrokerQuestion]:
         """Return the questions that are due, each of which is taken for asked."""
         view = self._partitions.view
         due = [] if view is None else self._schedule.questions(now, view)

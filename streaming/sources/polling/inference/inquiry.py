@@ -34,7 +34,7 @@ class Ask(StrEnum):
     """Ends of leader epochs, asked of the present leader (OffsetForLeaderEpoch, KIP-279)."""
 
 
-class Question(NamedTuple):
+class BrokerQuestion(NamedTuple):
     """Question to one broker.
 
     ``partitions`` are topics, numbers and, for ``EPOCH_ENDS`` alone, leader epochs; -1 otherwise. A whole topic is
@@ -97,7 +97,7 @@ class Met(NamedTuple):
         error: Kafka's error code of an answer.
     """
 
-    question: Question
+    question: BrokerQuestion
     asked: Micros
     ended: Micros
     how: Meeting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
-from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Question
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,7 +93,7 @@ class Schedule:
         self._hot_due = min(self._hot_due, now)
         self.next_at = min(self.next_at, now)
 
-    def questions(self, now: Micros, view: ClusterView) -> list[Question]:
+    def questions(self, now: Micros, view: ClusterView) -> list[BrokerQuestion]:
         """Return the questions that are due, each of which is taken for asked."""
         self._open = {key: asked for key, asked in self._open.items() if now - asked < _FORGOTTEN}
         due = [*self._presence(now, view), *self._quorum(now, view), *self._partitions(now, view)]
@@ -104,7 +104,7 @@ class Schedule:
         self.next_at = min([*times, self._hot_due] if now < self._hot_until or self._is_cheap else times)
         return due
 
-    def _presence(self, now: Micros, view: ClusterView) -> Iterator[Question]:
+    def _presence(self, now: Micros, view: ClusterView) -> Iterator[BrokerQuestion]:
         if view is not self._looked_at:
             self._looked_at = view
             replicas = {each for parts in view.topics.values() for part in parts.values() for each in part.replicas}
@@ -115,18 +115,18 @@ class Schedule:
             if now >= self._presence_due[broker]:
                 self._presence_due[broker] = Micros(now + self._intervals.presence)
                 if (Ask.PRESENCE, broker) not in self._open:
-                    yield Question(Ask.PRESENCE, broker)
+                    yield BrokerQuestion(Ask.PRESENCE, broker)
 
-    def _quorum(self, now: Micros, view: ClusterView) -> Iterator[Question]:
+    def _quorum(self, now: Micros, view: ClusterView) -> Iterator[BrokerQuestion]:
         if now < self._quorum_due:
             return
         self._quorum_due = Micros(now + self._intervals.quorum)
         waiting = sum(ask is Ask.QUORUM for ask, _ in self._open)
         if waiting < min(_WAITING, max(1, len(view.brokers) - 1)):
             others = [each for each in self._responders(view) if (Ask.QUORUM, each) not in self._open]
-            yield from (Question(Ask.QUORUM, broker) for broker in others[:1])
+            yield from (BrokerQuestion(Ask.QUORUM, broker) for broker in others[:1])
 
-    def _partitions(self, now: Micros, view: ClusterView) -> Iterator[Question]:
+    def _partitions(self, now: Micros, view: ClusterView) -> Iterator[BrokerQuestion]:
         if now < self._hot_due or (now >= self._hot_until and not self._is_cheap):
             return
         self._hot_due = Micros(now + (self._intervals.hot // _BURST if self._burst else self._intervals.hot))
@@ -145,18 +145,18 @@ class Schedule:
                 of_question.append((name, -1, -1))
             if of_question:
                 self._partitions_asked[broker] = now
-                yield Question(Ask.PARTITIONS, broker, tuple(of_question))
+                yield BrokerQuestion(Ask.PARTITIONS, broker, tuple(of_question))
 
     def want_epoch_end(self, leader: BrokerId, epoch: tuple[str, int, int]) -> None:
         """Ask a new leader where an epoch ends: topic, number and epoch."""
         self._epoch_ends.setdefault(leader, []).append(epoch)
 
-    def _wanted_epoch_ends(self) -> Iterator[Question]:
+    def _wanted_epoch_ends(self) -> Iterator[BrokerQuestion]:
         due, self._epoch_ends = self._epoch_ends, {}
         for leader, epochs in due.items():
-            yield Question(Ask.EPOCH_ENDS, leader, tuple(epochs[:_MOST_ENDS]))
+            yield BrokerQuestion(Ask.EPOCH_ENDS, leader, tuple(epochs[:_MOST_ENDS]))
 
-    def _log_ends(self, now: Micros, view: ClusterView) -> Iterator[Question]:
+    def _log_ends(self, now: Micros, view: ClusterView) -> Iterator[BrokerQuestion]:
         """Ask the leaders that are alone in sync where their logs end: no other broker may have what they have."""
         if now < self._ends_due:
             return
@@ -168,7 +168,7 @@ class Schedule:
                     alone.setdefault(part.leader, []).append((topic, number, -1))
         for leader, partitions in sorted(alone.items()):
             if (Ask.LOG_ENDS, leader) not in self._open and not self._listeners.listener(leader).is_absent:
-                yield Question(Ask.LOG_ENDS, leader, tuple(partitions[:_MOST_ENDS]))
+                yield BrokerQuestion(Ask.LOG_ENDS, leader, tuple(partitions[:_MOST_ENDS]))
 
     def _worst_first(self, view: ClusterView) -> list[tuple[str, int]]:
         """Return the topics with trouble, and the size of an answer about each: without a leader first."""

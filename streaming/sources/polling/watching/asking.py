@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
     from streaming.sources.polling.broker import AnsweredTopic, DescriptionAnswer, MetadataAnswer
-    from streaming.sources.polling.inference.inquiry import Content, Question
+    from streaming.sources.polling.inference.inquiry import BrokerQuestion, Content
     from streaming.sources.polling.view import PartitionView
     from streaming.sources.protocol.connection import Connection
 
@@ -61,7 +61,7 @@ class Requests:
     def __init__(self) -> None:
         self._brokers: dict[bytes, tuple[frozenset[BrokerId], frozenset[BrokerId]]] = {}
 
-    def of(self, question: Question, connection: Connection) -> Steps:
+    def of(self, question: BrokerQuestion, connection: Connection) -> Steps:
         """Yield one request after the other, each is sent the value of its answer, and return the reply."""
         match question.ask:
             case Ask.PRESENCE:
@@ -159,7 +159,7 @@ def _quorum(connection: Connection) -> Steps:
     return Reply(QuorumLeader(quorum.leader.node, quorum.leader.epoch))
 
 
-def _partitions(question: Question, connection: Connection) -> Steps:
+def _partitions(question: BrokerQuestion, connection: Connection) -> Steps:
     asked: dict[str, set[int]] = {}
     for topic, number, _ in question.partitions:
         asked.setdefault(topic, set()).add(number)
@@ -204,7 +204,7 @@ def _described(names: list[str]) -> Generator[Call, Any, list[AnsweredTopic]]:
     return topics
 
 
-def _log_ends(question: Question, connection: Connection) -> Steps:
+def _log_ends(question: BrokerQuestion, connection: Connection) -> Steps:
     partitions: dict[str, list[int]] = {}
     for topic, number, _ in question.partitions:
         partitions.setdefault(topic, []).append(number)
@@ -215,7 +215,7 @@ def _log_ends(question: Question, connection: Connection) -> Steps:
     return _offsets(answers)
 
 
-def _epoch_ends(question: Question, connection: Connection) -> Steps:
+def _epoch_ends(question: BrokerQuestion, connection: Connection) -> Steps:
     partitions: dict[str, list[tuple[int, int]]] = {}
     for topic, number, epoch in question.partitions:
         partitions.setdefault(topic, []).append((number, epoch))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streaming.contracts.identifiers import Micros
 from streaming.errors import ConnectionRefused
-from streaming.sources.polling.inference.inquiry import Ask, Meeting, Met, Question
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met
 from streaming.sources.protocol.sockets import Failure, NoAnswer
 from streaming.sources.protocol.unwaited import Exchange, is_closed
 from streaming.sources.source import monotonic
@@ -101,7 +101,7 @@ class Surroundings(Protocol):
 class Asked:
     """A question that was sent, the requests that it still takes, and the one that is on the way."""
 
-    question: Question
+    question: BrokerQuestion
     steps: Steps
     exchange: Exchange
     asked: Micros
@@ -173,7 +173,7 @@ class Line:
     requests: Requests
     used: Micros = field(default_factory=monotonic)
     aside: Aside | None = None
-    _waiting: deque[Question] = field(default_factory=deque)
+    _waiting: deque[BrokerQuestion] = field(default_factory=deque)
     _connection: Connection | None = None
     _is_proven: bool = False
     _prove_at: int = 0
@@ -185,7 +185,7 @@ class Line:
     _second_at: int = FOREVER
     _not_before: int = 0
 
-    def ask(self, question: Question, now: Micros) -> None:
+    def ask(self, question: BrokerQuestion, now: Micros) -> None:
         """Ask when all that was asked before has ended; the same question is open only once."""
         self.used = now
         on_way = [self._asked, None if self.aside is None else self.aside.asked]
@@ -306,7 +306,7 @@ class Line:
             self._waiting.appendleft(question)
             self._lose(_met(refusal), now)
 
-    def _begin(self, question: Question, steps: Steps, connection: Connection) -> None:
+    def _begin(self, question: BrokerQuestion, steps: Steps, connection: Connection) -> None:
         """Send the first request of a question; some take none, because the node has no such request."""
         try:
             call = next(steps)
@@ -332,7 +332,7 @@ class Line:
             self.answer(asked.question, asked.asked, reply.value, self._number, is_proven=self._is_proven)
             self.move_on(monotonic())
 
-    def answer(self, question: Question, asked: Micros, reply: Reply, number: int, *, is_proven: bool) -> None:
+    def answer(self, question: BrokerQuestion, asked: Micros, reply: Reply, number: int, *, is_proven: bool) -> None:
         """Report the answer to a question; one of a node that may be another one says nothing."""
         how = Meeting.ANSWERED if is_proven else Meeting.WRONG_NODE
         content = reply.content if is_proven else None
@@ -373,13 +373,13 @@ class Line:
             self._connection.peer.count(errors=1)
         if how is Meeting.WRONG_NODE:
             self._not_before = now + _WRONG_AGAIN_AFTER
-        question = Question(Ask.PRESENCE, self.broker) if asked is None else asked.question
+        question = BrokerQuestion(Ask.PRESENCE, self.broker) if asked is None else asked.question
         began = now if asked is None else asked.asked
         self._hang_up()
         self._attempt, self._second = self._second, None
         self.around.report(Met(question, began, now, how, self._number))
         if not self._waiting:
-            self._waiting.append(Question(Ask.PRESENCE, self.broker))
+            self._waiting.append(BrokerQuestion(Ask.PRESENCE, self.broker))
         self.move_on(now)
 
     def _replace_silent(self) -> None:

@@ -32,7 +32,7 @@ from streaming.sources.source import monotonic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from streaming.sources.polling.inference.inquiry import Question
+    from streaming.sources.polling.inference.inquiry import BrokerQuestion
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.polling.watching.line import Attempt, Ready
     from streaming.sources.protocol.connection import Connection, Dialer
@@ -69,7 +69,7 @@ class Watch:
         if self._run is not None:
             self._run.call(partial(self._run.move, view))
 
-    def ask(self, questions: Iterable[Question]) -> None:
+    def ask(self, questions: Iterable[BrokerQuestion]) -> None:
         """Carry out questions."""
         asked = list(questions)
         if not asked or self._view is None:
@@ -178,7 +178,7 @@ class _Run:
         for broker in [each for each, line in self._lines.items() if now - line.used > _UNUSED_MICROS]:
             self._lines.pop(broker).close(now)
 
-    def ask(self, questions: list[Question]) -> None:
+    def ask(self, questions: list[BrokerQuestion]) -> None:
         """Carry out questions; of a broker that was never listed nothing is known."""
         for question in questions if not self._is_stopping else ():
             now, broker = monotonic(), question.broker
