@@ -244,7 +244,9 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     summary = "</title><script>alert(1)</script> \u202e"
     told = {"summary": summary, "consequence": summary, "next_step": summary, "topics": ["a/b/../c"], "brokers": [1]}
-    tables.put("incidents", rows.incident("loss:</e>", "broker_loss", now, short_id=f"{ODD_CLUSTER}-1", **told), as_of=0)
+    tables.put(
+        "incidents", rows.incident("loss:</e>", "broker_loss", now, short_id=f"{ODD_CLUSTER}-1", **told), as_of=0
+    )
     with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
         wait_until(lambda: b"And 0 more" not in ask(address, links.groups(ODD_CLUSTER))[2])
         yield address
