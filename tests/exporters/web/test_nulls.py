@@ -11,10 +11,13 @@ from urllib.parse import urlencode
 import pytest
 from starlette.requests import Request
 
+from exporters.answers.links import PageKind, Target
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import Refresher
 from exporters.read_model.side_tables import SIDE_CONTENTS
 from exporters.web.api import ENDPOINTS, Endpoint
+from exporters.web.pages.page import Inputs, PageSettings, rendered
+from exporters.web.pages.routes import MODELS
 from exporters.web.server import Endpoints
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceState
 from streaming.contracts.tables import TABLES
@@ -80,8 +83,26 @@ def all_of(endpoint: Endpoint) -> Request:
     return request(**{each.name: each.schema["maximum"] for each in endpoint.parameters if each.name == "limit"})
 
 
+def check_pages(endpoints: Endpoints) -> None:
+    """Render every page of every cluster; a null is unknown there."""
+    inputs = Inputs(
+        snapshot=endpoints._refresher.snapshot,
+        now=NOW,
+        settings=PageSettings(stale_after=60.0),
+        archive=endpoints.archive,
+    )
+    targets = [Target(PageKind.FLEET), Target(PageKind.INCIDENTS)]
+    for name, cluster in inputs.clusters.items():
+        targets += [Target(PageKind.CLUSTER, name), Target(PageKind.GROUPS, name)]
+        targets += [Target(PageKind.BROKER, name, str(each)) for each in cluster.known_brokers()[:1]]
+        targets += [Target(PageKind.TOPIC, name, each.topic) for each in [*cluster.topics.values()][:1]]
+    for target in targets:
+        assert rendered(MODELS[target.kind](inputs, target)).endswith("</html>")
+
+
 def check_no_500(endpoints: Endpoints, clusters: list[str]) -> None:
-    for respond in (endpoints.ready, endpoints.index, endpoints.jmx_metrics):
+    check_pages(endpoints)
+    for respond in (endpoints.ready, endpoints.jmx_metrics):
         assert respond(request()).status_code == 200
     assert asyncio.run(endpoints.metrics(request())).status_code == 200
     for cluster in clusters:
