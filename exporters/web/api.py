@@ -420,6 +420,7 @@ class ApiRoutes:
             snapshot=snapshot,
             unreadable=unreadable,
             archive=sources.archive,
+            past=self._past,
         )
         names = query.values.get(CLUSTER.name, ())
         clusters = {} if endpoint.is_self_dated else clusters_of(snapshot, names)
