@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Source of answers: an exporter, or else the tables of a folder."""
+class AnswerSource:
+    """AnswerSource of answers: an exporter, or else the tables of a folder."""
 
     server: Server | None
     folder: Place | None
     config_file: Path | None
 
     @classmethod
-    def of(cls, server: str | None, tables: str | None, config_file: Path | None) -> Source:
+    def of(cls, server: str | None, tables: str | None, config_file: Path | None) -> AnswerSource:
         """Choose by the options, the variable ISRWATCH_SERVER and the configuration.
 
         Raises:
