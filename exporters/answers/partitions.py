@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers.answer import Row, Sentence
 from exporters.answers.brokers import announced_work
-from exporters.answers.subject import FRESHNESS, Inquiry, NameFilter, Subject
+from exporters.answers.subject import FRESHNESS, ClusterSubject, Inquiry, NameFilter
 from exporters.read_model.conditions import announced_brokers
 from exporters.read_model.snapshot import ClusterTotals, PartitionCounts
 from exporters.read_model.times import SECOND
@@ -93,7 +93,7 @@ def said_of_clusters(_: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
         yield Sentence("no cluster has been observed; start isrwatch job and collect")
 
 
-CLUSTERS: Final = Subject(
+CLUSTERS: Final = ClusterSubject(
     name="clusters",
     help="One row per cluster, the worst first: data age, brokers, partitions by state.",
     filters=(),
@@ -145,7 +145,7 @@ def _topics(asked: Inquiry) -> set[str]:
 
 TOPIC_HELP: Final = "Topic name, 'orders-*', or '!tmp-*' for all others."
 TOPIC_FILTER: Final = NameFilter(name="topic", help=TOPIC_HELP, names=lambda row: (row["topic"],), known=_topics)
-TOPICS: Final = Subject(
+TOPICS: Final = ClusterSubject(
     name="topics",
     help="Show topics: the totals of their partitions.",
     filters=(TOPIC_FILTER,),
@@ -259,7 +259,7 @@ PARTITIONS_OF: Final = NameFilter(
     names=lambda row: (row["topic"], name_of(row["topic"], row["partition"])),
     known=_partitions,
 )
-PARTITION: Final = Subject(
+PARTITION: Final = ClusterSubject(
     name="partitions",
     help="Show the unhealthy partitions, worst first; with --all every one.",
     filters=(PARTITIONS_OF,),

@@ -217,7 +217,7 @@ class NameFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class ClusterSubject:
     """Subject that can be asked about.
 
     Attributes:

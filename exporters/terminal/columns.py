@@ -31,7 +31,7 @@ _MOST_PARTITIONS: Final = 3
 _UNIT: Final = 1024
 
 
-class Shown(NamedTuple):
+class SubjectColumns(NamedTuple):
     """Look of a subject: its columns, which may depend on the rows, and the colour of a row."""
 
     fields: Callable[[Rows, Clock], tuple[Field, ...]]
@@ -125,7 +125,7 @@ def _cluster_style(row: Row) -> str:
     return next((STATE_STYLES[state] for state in states), "")
 
 
-_CLUSTERS: Final = Shown(
+_CLUSTERS: Final = SubjectColumns(
     _always(
         column("cluster"),
         Field("data age", text("data_age_seconds"), is_number=True),
@@ -138,7 +138,7 @@ _CLUSTERS: Final = Shown(
     ),
     _cluster_style,
 )
-_TOPICS: Final = Shown(
+_TOPICS: Final = SubjectColumns(
     _always(
         column("topic"),
         *numbers("partitions", "offline_partitions", "under_min_isr_partitions", "under_replicated_partitions"),
@@ -304,7 +304,7 @@ def _milliseconds(value: float | None, per_second: float = 1e3) -> str:
     return UNKNOWN if value is None else span(value / per_second)
 
 
-_TRANSACTIONS: Final = Shown(
+_TRANSACTIONS: Final = SubjectColumns(
     _always(
         column("transactional_id", "transaction"),
         Field("producer", lambda row: f"{row['producer_id']}/{row['producer_epoch']}", is_number=True),
@@ -320,7 +320,7 @@ _TRANSACTIONS: Final = Shown(
 
 # Replicas, reassignments, directories.
 
-_REPLICAS: Final = Shown(
+_REPLICAS: Final = SubjectColumns(
     _always(
         Field("replica", _partition),
         *numbers("broker", "lag"),
@@ -331,7 +331,7 @@ _REPLICAS: Final = Shown(
     ),
     lambda row: "yellow" if row["behind_seconds"] else "",
 )
-_REASSIGNMENTS: Final = Shown(
+_REASSIGNMENTS: Final = SubjectColumns(
     _always(
         Field("partition", _partition),
         column("adding_replicas", "adding"),
@@ -349,7 +349,7 @@ def _directory_state(row: Row) -> str:
     return f"{state}, cordoned" if row["is_cordoned"] else state
 
 
-_DIRECTORIES: Final = Shown(
+_DIRECTORIES: Final = SubjectColumns(
     _always(
         *numbers("broker"),
         column("log_dir", below=1),
@@ -384,21 +384,21 @@ def _quorum(rows: Rows, _: Clock) -> tuple[Field, ...]:
     )
 
 
-_SHOWN: Final[Mapping[str, Shown]] = {
+_SHOWN: Final[Mapping[str, SubjectColumns]] = {
     "clusters": _CLUSTERS,
     "topics": _TOPICS,
-    "partitions": Shown(_partitions, lambda row: STATE_STYLES.get(row["health"], "")),
-    "brokers": Shown(_brokers, lambda row: broker_style(row["broker_state"])),
-    "groups": Shown(_groups, lambda row: "yellow" if is_in_trouble(dict(row)) else ""),
+    "partitions": SubjectColumns(_partitions, lambda row: STATE_STYLES.get(row["health"], "")),
+    "brokers": SubjectColumns(_brokers, lambda row: broker_style(row["broker_state"])),
+    "groups": SubjectColumns(_groups, lambda row: "yellow" if is_in_trouble(dict(row)) else ""),
     "transactions": _TRANSACTIONS,
     "replicas": _REPLICAS,
     "reassignments": _REASSIGNMENTS,
     "directories": _DIRECTORIES,
-    "quorum": Shown(_quorum, lambda row: "yellow" if row["is_voter"] and row["lag"] is None else ""),
-    "settings": Shown(
+    "quorum": SubjectColumns(_quorum, lambda row: "yellow" if row["is_voter"] and row["lag"] is None else ""),
+    "settings": SubjectColumns(
         _always(column("subject"), *(Field(name, text(name), wraps=SENTENCE) for name in ("reason", "fix"))), _plain
     ),
-    "metrics": Shown(
+    "metrics": SubjectColumns(
         _always(
             column("metric"),
             *numbers("broker"),
@@ -410,7 +410,7 @@ _SHOWN: Final[Mapping[str, Shown]] = {
 }
 
 
-def shown_of(subject: str) -> Shown:
+def shown_of(subject: str) -> SubjectColumns:
     """Return how a subject is shown."""
     return _SHOWN[subject]
 
