@@ -114,7 +114,7 @@ GROUP_SUBJECT: Final = ClusterSubject(
         NameFilter(
             name="group", help="Group, 'payments-*', or '!tmp-*' for all others.", names=lambda row: (row["group"],)
         ),
-        NameFilter(name="topic", help=TOPIC_HELP, names=lambda row: row["topics"], known=_topics),
+        NameFilter(name="topic", help=TOPIC_HELP, names=lambda row: row["topics"], every_name=_topics),
     ),
     columns=tuple(dict.fromkeys((*_OF_GROUP, "idle_seconds", OF_SAMPLES, *summed(()), "reason", "topics"))),
     rows=group_rows,

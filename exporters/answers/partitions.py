@@ -144,7 +144,7 @@ def _topics(asked: Inquiry) -> set[str]:
 
 
 TOPIC_HELP: Final = "Topic name, 'orders-*', or '!tmp-*' for all others."
-TOPIC_FILTER: Final = NameFilter(name="topic", help=TOPIC_HELP, names=lambda row: (row["topic"],), known=_topics)
+TOPIC_FILTER: Final = NameFilter(name="topic", help=TOPIC_HELP, names=lambda row: (row["topic"],), every_name=_topics)
 TOPICS: Final = ClusterSubject(
     name="topics",
     help="Show topics: the totals of their partitions.",
@@ -257,7 +257,7 @@ PARTITIONS_OF: Final = NameFilter(
     name="topic",
     help="Topic name, 'orders-*', '!tmp-*' for all others, or a partition: orders-3.",
     names=lambda row: (row["topic"], name_of(row["topic"], row["partition"])),
-    known=_partitions,
+    every_name=_partitions,
 )
 PARTITION: Final = ClusterSubject(
     name="partitions",

@@ -111,7 +111,7 @@ TRANSACTION_SUBJECT: Final = ClusterSubject(
             name="topic",
             help=TOPIC_HELP,
             names=lambda row: [name.rpartition("-")[0] for name in row["transaction_partitions"] or ()],
-            known=lambda asked: {topic.topic for each, _ in asked.clusters for topic in each.topics.values()},
+            every_name=lambda asked: {topic.topic for each, _ in asked.clusters for topic in each.topics.values()},
         ),
     ),
     columns=(*(column.name for column in TRANSACTIONS.columns), OF_SAMPLES, "is_late", "open_seconds"),

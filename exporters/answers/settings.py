@@ -208,7 +208,7 @@ SETTINGS: Final = ClusterSubject(
             name="subject",
             help="Topic, 'orders-*', 'broker 3', or cluster.",
             names=lambda row: (row["subject"],),
-            known=_subjects,
+            every_name=_subjects,
         ),
     ),
     columns=("cluster_id", "cluster", "subject", *_OF_FINDING, OF_SAMPLES),
