@@ -12,8 +12,8 @@ from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.moments import Version, read_moment
 from exporters.read_model.past import Past
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.times import SECOND, Clock
-from exporters.read_model.versions import as_of
+from exporters.read_model.times import SECOND
+from exporters.read_model.versions import checked_version
 from streaming.cluster_settings import each_cluster
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
@@ -301,7 +301,7 @@ def _past(tables: Tables, at: str, errors: dict[str, str]) -> tuple[ReplicationS
     moment, past = read_moment(at, tables.now), tables.past or Past(tables.folder, lambda: tables.now)
     if not isinstance(moment, Version):
         return past.snapshot(moment), AsOf(moment)
-    version = as_of(tables.folder, at, Clock(tables.now))
+    version = checked_version(tables.folder, moment.number)
     snapshot = past.at_version(version, lambda why: errors.update({BROKER_STATE_TABLE.name: why}))
     return snapshot, AsOf(snapshot.read_at, version)
 
