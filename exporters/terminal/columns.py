@@ -130,10 +130,11 @@ _CLUSTERS: Final = SubjectColumns(
         column("cluster"),
         Field("data age", text("data_age_seconds"), is_number=True),
         Field("offline", text("offline_partitions"), is_number=True),
-        *numbers("under_min_isr_partitions", "at_min_isr_partitions", "under_replicated_partitions", PARTITIONS),
-        *numbers("brokers", "fenced_brokers", "open_incidents", below=1),
-        *numbers("controller", below=2),
-        column("primary_source", "source", below=3),
+        *numbers("under_min_isr_partitions", "at_min_isr_partitions", "under_replicated_partitions"),
+        *numbers(PARTITIONS, below=2),
+        *numbers("open_incidents", "fenced_brokers", below=1),
+        *numbers("brokers", "controller", below=3),
+        column("primary_source", "source", below=4),
         *numbers("diskless_partitions", "isr_shrinks", "leader_changes", "unclean_elections", is_wide=True),
     ),
     _cluster_style,
@@ -172,9 +173,7 @@ def _cause(row: Row) -> str:
     return f"{row['last_cause']}{evidence}" if row["last_cause"] else ""
 
 
-def _partitions(rows: Rows, _: Clock) -> tuple[Field, ...]:
-    has_consequence = any(row["consequence"] for row in rows)
-    consequence = Field("consequence", lambda row: row["consequence"] or "", wraps=SENTENCE, below=1)
+def _partitions(_rows: Rows, _clock: Clock) -> tuple[Field, ...]:
     return (
         Field("partition", _partition),
         Field("health", _health, wraps=WORDS),
@@ -182,9 +181,8 @@ def _partitions(rows: Rows, _: Clock) -> tuple[Field, ...]:
         Field("leader", _leader, is_number=True),
         Field("ISR", lambda row: text("isr")(row) or "empty"),
         Field("missing", lambda row: ",".join(map(str, missing_brokers(row)))),
-        Field("min ISR", text("min_isr_effective"), is_number=True),
-        Field("last cause", _cause, wraps=WORDS, below=2),
-        *((consequence,) if has_consequence else ()),
+        Field("min ISR", text("min_isr_effective"), is_number=True, below=2),
+        Field("last cause", _cause, wraps=WORDS, below=1),
         column("replicas", is_wide=True),
         *numbers("leader_epoch", "partition_epoch", "isr_shrinks", "leader_changes", "unclean_elections", is_wide=True),
     )
@@ -310,7 +308,7 @@ _TRANSACTIONS: Final = SubjectColumns(
         Field("producer", lambda row: f"{row['producer_id']}/{row['producer_epoch']}", is_number=True),
         Field("state", _transaction_state),
         Field("open for", text("open_seconds"), is_number=True),
-        Field("timeout", lambda row: _milliseconds(row["timeout_ms"]), is_number=True),
+        Field("timeout", lambda row: _milliseconds(row["timeout_ms"]), is_number=True, below=2),
         Field("broker", text("coordinator"), is_number=True),
         Field("partitions", lambda row: _first(row["transaction_partitions"]), wraps=WORDS, below=1),
         _age(),
@@ -352,12 +350,12 @@ def _directory_state(row: Row) -> str:
 _DIRECTORIES: Final = SubjectColumns(
     _always(
         *numbers("broker"),
-        column("log_dir", below=1),
+        column("log_dir"),
         Field("state", _directory_state),
-        Field("replicas", text("hosted_replicas"), is_number=True),
+        Field("replicas", text("hosted_replicas"), is_number=True, below=2),
         Field("size", size("replica_bytes"), is_number=True),
         Field("free", size("usable_bytes"), is_number=True),
-        Field("of", size("total_bytes"), is_number=True),
+        Field("of", size("total_bytes"), is_number=True, below=1),
         Field(
             "used",
             lambda row: UNKNOWN if row["used_percent"] is None else f"{row['used_percent']:.0f} %",
