@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from exporters.answers.answer import Answer
-    from exporters.answers.source import Source
+    from exporters.answers.source import AnswerSource
 
 INSTRUCTIONS: Final = (
     "isrwatch watches the replication of Kafka clusters: who left which ISR, why, what it means for clients, and what "
@@ -49,7 +49,7 @@ _LISTED: Final = (
 )  # fmt: skip
 
 
-def server_for(source: Source) -> MCPServer:
+def server_for(source: AnswerSource) -> MCPServer:
     """Return the server whose tools answer from a source."""
     served = MCPServer("isrwatch", instructions=INSTRUCTIONS, version=version("isrwatch"), log_level="ERROR")
     tools = Tools(source)
@@ -88,7 +88,7 @@ def _in_sentences(tool: Callable[..., str]) -> Callable[..., str]:
 class Tools:
     """Questions of an assistant."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: AnswerSource) -> None:
         """Answer from tables, or from an exporter."""
         self._source = source
 

@@ -11,7 +11,7 @@ import typer
 from exporters.answers.answer import Question
 from exporters.answers.incidents import facts, lasted, suspects
 from exporters.answers.post_mortem import markdown
-from exporters.answers.source import Source
+from exporters.answers.source import AnswerSource
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.reader import micros_now
@@ -80,7 +80,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     """
     if as_markdown and incident is None:
         raise ConfigurationError("--markdown is of one incident; give its id, such as prod-17")
-    source, clock = Source.of(server, tables, config_file), Clock(micros_now(), local)
+    source, clock = AnswerSource.of(server, tables, config_file), Clock(micros_now(), local)
     with until_closed():
         if incident is not None:
             told = source.incident(incident)

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from exporters.answers.answer import Question
-from exporters.answers.source import Source
+from exporters.answers.source import AnswerSource
 from exporters.answers.subjects import SUBJECTS
 from exporters.terminal.answer_view import output_for, print_answer, raise_unreadable
 from exporters.terminal.options import (
@@ -71,7 +71,7 @@ def state(  # noqa: PLR0913 - one parameter per option
 
     Example: isrwatch state --cluster 'prod-*' --watch
     """
-    source = Source.of(server, tables, config_file)
+    source = AnswerSource.of(server, tables, config_file)
     question = Question(tuple(cluster or ()), {}, everything, moment_of(as_of, local=local))
 
     def show(console: Terminal) -> None:
@@ -90,7 +90,7 @@ def _answered(subject: ClusterSubject, given: Mapping[str, Any]) -> None:
     filters = {name: chosen for name, chosen in patterns.items() if chosen}
     at = moment_of(given.get("as_of"), local=given["local"])
     question = Question(tuple(given["cluster"] or ()), filters, given.get("everything", False), at)
-    source = Source.of(given["server"], given["tables"], given["config_file"])
+    source = AnswerSource.of(given["server"], given["tables"], given["config_file"])
 
     def show(console: Terminal) -> None:
         answer = source.ask(subject.name, question)

@@ -15,7 +15,7 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from exporters.answers.source import Source
+from exporters.answers.source import AnswerSource
 from exporters.mcp.tools import INSTRUCTIONS, LARGEST, Tools, _bounded
 from exporters.read_model.reader import micros_now
 from streaming.errors import ConfigurationError
@@ -94,7 +94,7 @@ def test_an_assistant_learns_what_is_wrong_what_happened_and_what_is_safe(addres
 
 
 def test_of_tables_the_answers_are_the_same(tables: Path, address: str) -> None:
-    here = Tools(Source(None, tables, None))
+    here = Tools(AnswerSource(None, tables, None))
     (calls,) = [[("incidents", {"closed": True}), ("incident", {"incident": "main-4"})]]
     _, _, results = asyncio.run(asked(f"http://{address}", calls))
     assert json.loads(results[0][1])["incidents"] == json.loads(here.incidents(closed=True))["incidents"]
