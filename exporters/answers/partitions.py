@@ -223,11 +223,11 @@ def said_of_partitions(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say why there is no row; else which announced work explains that brokers are missing."""
     if not rows:
         yield Sentence(_no_partitions(asked))
-    for (topic, state, follows, cluster), numbers in _consequences(rows).items():
+    for (topic, state, follows, owner), numbers in _consequences(rows).items():
         listed = ", ".join(name_of(topic, number) for number in numbers[:_LISTED])
         more = f" and {len(numbers) - _LISTED:,} more" if len(numbers) > _LISTED else ""
         words = state.replace("_", " ").replace("isr", "ISR")
-        yield Sentence(f"{listed}{more}{asked.of_cluster(cluster)} {words}: {follows}", Tone.WARNING)
+        yield Sentence(f"{listed}{more}{asked.of_cluster(owner)} {words}: {follows}", Tone.WARNING)
     if not asked.is_now:
         return
     missing: dict[str, set[int]] = defaultdict(set)
