@@ -103,8 +103,7 @@ class BaseSnapshots:
         else:
             decode_changed(begin.snapshot, newest)
             apply_changes(draft, newest)
-        expired = changes.transaction_version(EXPIRED_VERSION)
-        if begin.version > BEFORE_FIRST or expired is None:
+        if begin.version > BEFORE_FIRST or changes.transaction_version(EXPIRED_VERSION) is None:
             count_isr_removals(draft, rows, StateVersions())
         else:
             for cluster in draft.every_cluster():

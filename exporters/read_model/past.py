@@ -126,6 +126,7 @@ class Past:
         self._clock, self._present = clock, present
         self._states = BaseSnapshots(tables)
         self._lock = threading.Lock()
+        self._oldest: tuple[int, int | None] | None = None  # as of a version
         self._changes = KeptTable(tables, PARTITION_CHANGES)
         self._clusters = KeptTable(tables, CLUSTER_STATE_TABLE, "cluster_id, primary_watermark")
         self._conditions = KeptTable(tables, CONDITIONS, quoted(Spell._fields))
@@ -233,7 +234,9 @@ class Past:
         reports = self._newest_reports(clusters)
         if not reports or (self._present is None and (at is None or at > max(reports.values()))):
             reports |= _later_reports(table, self._clusters.opened(), _where(clusters))
-        first = _oldest(table)
+        if self._oldest is None or self._oldest[0] != int(table.version()):
+            self._oldest = int(table.version()), _oldest(table)
+        first = self._oldest[1]
         if not reports or first is None:
             return None, {}
         newest = max(reports.values())

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exporters.read_model.past import Past, ChangeScope
+from exporters.read_model.past import ChangeScope, Past
 from streaming.contracts.columns import OCCURRENCE
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
@@ -43,6 +43,7 @@ from streaming.delta.store.place import place_of
 from tests.benchmarks._running import options
 from tests.stores.fault_proxy import fault_proxy
 from tests.stores.s3 import versitygw
+from tests.stores.store import BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -407,7 +408,7 @@ def measure(name: str, place: Place, days: int, moments: int, clusters: Sequence
 
 def spread(name: str, work: Callable[[int], object], asked: Sequence[int]) -> None:
     """Print how long work takes, and for how long another thread of the process had to wait meanwhile."""
-    taken, waits, is_over = list[float](), list[float](), threading.Event()
+    taken, waits, is_over, cpu = list[float](), list[float](), threading.Event(), time.process_time()
 
     def tick() -> None:
         while not is_over.is_set():
@@ -424,9 +425,13 @@ def spread(name: str, work: Callable[[int], object], asked: Sequence[int]) -> No
     is_over.set()
     watch.join()
     taken.sort()
+    cpu = 1000 * (time.process_time() - cpu) / len(asked)
     p50, p99 = (1000 * taken[min(len(taken) - 1, int(share * len(taken)))] for share in (0.5, 0.99))
     waited = f"another thread waited {1000 * max(waits):.0f} ms at most"
-    print(f"{name}: p50 {p50:.0f} ms, p99 {p99:.0f} ms, slowest {1000 * taken[-1]:.0f} ms; {waited}", flush=True)
+    print(
+        f"{name}: p50 {p50:.0f} ms, p99 {p99:.0f} ms, slowest {1000 * taken[-1]:.0f} ms, CPU {cpu:.0f} ms; {waited}",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -440,10 +445,10 @@ def main() -> None:
         measure("local", tables, given.days, given.moments, names)
         if given.store:
             with versitygw(Path(temporary)) as store, fault_proxy(store) as proxy:
-                bucket = Path(temporary) / "versitygw" / "buckets" / store.bucket
+                bucket = Path(temporary) / "versitygw" / "buckets" / BUCKET
                 shutil.copytree(tables, bucket / "tables")
                 proxy.round_trip_seconds = 0.025
-                measure("S3, 25 ms", place_of(proxy.store.url + "/tables"), given.days, given.moments // 4, names)
+                measure("S3, 25 ms", place_of(f"{proxy.store.url}/tables", proxy.store.options), given.days, given.moments // 4, names)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,9 @@ def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
     state = state_name(cluster, number)
     conditions = tuple(_conditions(inputs, cluster_name, number))
     level = _level(inputs, cluster, state, conditions)
-    sentence = "; ".join((state, *(each.text for each in conditions)))
+    is_old = inputs.is_stale(cluster)
+    shown = f"{state} when it was last observed" if is_old else state
+    sentence = "; ".join((shown, *(each.text for each in conditions)))
     partitions = partition_rows(each for each in cluster.unsettled.values() if number in each.replicas)
     about = (row for row in incidents_of(inputs, cluster.cluster.cluster_id) if _is_about(row, number))
     return BrokerPage(
