@@ -127,7 +127,7 @@ class BaseSnapshots:
             except IsrwatchError:  # an older one, or the changes alone, give the same
                 self._damaged.update(file.path for file in base.files)
                 continue
-            self._keep((base, clusters), begin)
+            self._hold((base, clusters), begin)
             return begin
         return _NOTHING
 
@@ -155,7 +155,7 @@ class BaseSnapshots:
                 )
         return _Begin(base.version, draft.finish(base.version, base.newest, 0), rows.num_rows)
 
-    def _keep(self, key: tuple[Base, Clusters], begin: _Begin) -> None:
+    def _hold(self, key: tuple[Base, Clusters], begin: _Begin) -> None:
         self._begins[key] = begin
         while len(self._begins) > 1 and sum(each.partitions for each in self._begins.values()) > PARTITIONS_KEPT:
             self._begins.popitem(last=False)
