@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSource:
-    """AnswerSource of answers: an exporter, or else the tables of a folder."""
+    """Source of answers: an exporter, or else the tables of a folder."""
 
     server: Server | None
     folder: Place | None
