@@ -33,7 +33,7 @@ from streaming.commands import app
 from streaming.escapes import LONGEST, csv_line, json_text, printable, shortened
 from streaming.terminal import LogLines, Terminal, print_wrapped
 from streaming.web.markup import document, sentence, table
-from streaming.web.responses import error_response, lines_response
+from streaming.web.responses import JsonResponse, error_response, lines_response
 
 ODD = (
     "", "esc\x1b[31mred", "\x1b]0;title\x07bell", "a\nb", "a\r\nb\tc", "\u202egnp.exe", "zero\u200bwidth", "\x85\u2028",
@@ -118,6 +118,8 @@ def test_json_is_what_was_put_into_it(name: str) -> None:
     text = json_text({"group": name, name: [name, None, 1.5]})
     assert text.isprintable()
     assert json.loads(text) == {"group": name, name: [name, None, 1.5]}
+    content = {"group": name, name: [name, {name: [name]}, 1.5], "none": [], "n": None}
+    assert JsonResponse(content).body.decode() == json_text(content), "also where a list is written item by item"
     document = json.loads(printed(name, RowFormat.JSON, is_terminal=False))
     assert [row["group"] for row in document["rows"]] == [name, "plain"]
     lines = printed(name, RowFormat.JSON, is_terminal=False, is_stream=True).splitlines()

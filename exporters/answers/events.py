@@ -12,7 +12,7 @@ from exporters.read_model.past import Past
 from exporters.read_model.recorded_events import COLUMNS, added_events, history
 from exporters.read_model.times import Clock
 from exporters.read_model.unreadable import UnreadableTables
-from exporters.read_model.versions import as_of
+from exporters.read_model.versions import checked_version
 from streaming.contracts.events import Cause, EventKind
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangesRestarted
@@ -104,7 +104,7 @@ def _then(tables: Tables, at: str, clock: Clock) -> AsOf:
     """Return the version that was given, or the moment, which the tables must be able to show."""
     moment = read_moment(at, clock.now)
     if isinstance(moment, Version):
-        return AsOf(clock.now, as_of(tables.folder, at, clock))
+        return AsOf(clock.now, checked_version(tables.folder, moment.number))
     Past(tables.folder, lambda: clock.now).check(moment)
     return AsOf(moment)
 

@@ -43,11 +43,11 @@ def group_rows(asked: Inquiry) -> Iterator[Row]:
     for key, rows in sorted(groups.items()):
         offsets = [*map(GroupOffsetsRow.of, rows)]
         newest = _newest([*filter(None, [described.get(key)]), *rows], asked.now)
-        reason = "; ".join(_sentence(each, asked.now) for each in troubles(offsets))
+        reason = "; ".join(trouble_in_words(each, asked.now) for each in troubles(offsets))
         yield {**newest, **summed(offsets), "reason": reason, "topics": sorted({row["topic"] for row in rows})}
 
 
-def _sentence(troubled: TroubledPartitions, now: int) -> str:
+def trouble_in_words(troubled: TroubledPartitions, now: int) -> str:
     """Return one trouble of a group in words, such as "stuck since 02:10 UTC on orders-3, owner app-7"."""
     first, *others = troubled.partitions
     where = f"{first} and {len(others):,} more" if others else first

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Question, Row, Sentence, Tone, refuse_unknown
 from exporters.metrics.sample_ages import oldest_ages
+from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.moments import Version, read_moment
 from exporters.read_model.past import Past
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.times import SECOND, Clock
-from exporters.read_model.versions import as_of
+from exporters.read_model.times import SECOND
+from exporters.read_model.versions import checked_version
 from streaming.cluster_settings import each_cluster
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
@@ -277,14 +278,17 @@ def opened(tables: Tables, question: Question) -> Inquiry:
         snapshot, moment = _past(tables, question.at, errors)
     else:
         snapshot = _present(tables.folder, errors) if tables.snapshot is None else tables.snapshot
-    by_name = sorted(snapshot.clusters.values(), key=lambda each: each.name)
-    known = (name for each in by_name for name in (each.name, each.cluster.cluster_id))
-    refuse_unknown(question.clusters, known, "cluster")
+    shown = sorted(clusters_by_name(snapshot).values(), key=lambda each: each.name)
+    names = {  # two clusters that have one name are shown with their ids, and are chosen by the name as well
+        each.cluster.cluster_id: (each.name, snapshot.clusters[each.cluster.cluster_id].name, each.cluster.cluster_id)
+        for each in shown
+    }
+    refuse_unknown(question.clusters, (name for each in names.values() for name in each), "cluster")
     chosen, then = patterns_of(*question.clusters), tables.now if moment is None else moment.moment
     clusters = [
         (each, _freshness(each, then, tables.limits.stale_after))
-        for each in by_name
-        if chosen(each.name, each.cluster.cluster_id)
+        for each in shown
+        if chosen(*names[each.cluster.cluster_id])
     ]
     unreadable = {name: why for name, why in errors.items() if name in _STATE}
     return Inquiry(
@@ -297,7 +301,7 @@ def _past(tables: Tables, at: str, errors: dict[str, str]) -> tuple[ReplicationS
     moment, past = read_moment(at, tables.now), tables.past or Past(tables.folder, lambda: tables.now)
     if not isinstance(moment, Version):
         return past.snapshot(moment), AsOf(moment)
-    version = as_of(tables.folder, at, Clock(tables.now))
+    version = checked_version(tables.folder, moment.number)
     snapshot = past.at_version(version, lambda why: errors.update({BROKER_STATE_TABLE.name: why}))
     return snapshot, AsOf(snapshot.read_at, version)
 

@@ -6,9 +6,10 @@ A draft is what ``streaming.delta.state`` reads a state into.
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from exporters.read_model.snapshot import (
     RECENT_MICROS,
@@ -29,7 +30,7 @@ from streaming.delta.incidents.closed import expired_counts
 from streaming.delta.state import states_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, MutableMapping
 
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -175,7 +176,7 @@ class ClusterDraft:
         self._last = last
         self._cluster = last.cluster
         self._topics = dict(last.topics)
-        self._opened: dict[str, dict[int, PartitionState]] = {}
+        self._opened: dict[str, MutableMapping[int, PartitionState]] = {}
         self._are_topics_put = False
         self._names: dict[str, str] = {}
         self._unsettled = dict(last.unsettled)
@@ -403,11 +404,12 @@ class ClusterDraft:
             self._tally.by_broker(cluster_id, "in_sync_partitions"),
         )
 
-    def _partitions_of(self, topic_id: str) -> dict[int, PartitionState]:
+    def _partitions_of(self, topic_id: str) -> MutableMapping[int, PartitionState]:
         opened = self._opened.get(topic_id)
         if opened is None:
             topic = self._topics.get(topic_id)
-            opened = self._opened[topic_id] = dict(topic.partitions) if topic else {}
+            partitions: Mapping[int, PartitionState] = topic.partitions if topic else {}
+            opened = self._opened[topic_id] = cast("MutableMapping[int, PartitionState]", copy(partitions))
         return opened
 
     def _date_advice(self) -> None:

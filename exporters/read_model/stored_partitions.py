@@ -5,8 +5,8 @@ Most pages of the past show a few topics of very many: the rest is counted by co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import chain, islice
+from collections.abc import MutableMapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from streaming.delta.state import states_of
 from streaming.delta.tally_rows import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from exporters.read_model.draft import SnapshotDraft
     from exporters.read_model.snapshot import ReplicationSnapshot
@@ -26,42 +26,84 @@ if TYPE_CHECKING:
 _ORDER: Final = [("cluster_id", "ascending"), ("topic_id", "ascending"), ("partition", "ascending")]
 
 
-class StoredTopic(Mapping[int, PartitionState]):
-    """The partitions of one topic by number, decoded when one of them is asked for. For any thread."""
+class _Rows:
+    """Rows of one topic of a base; its partitions are decoded all at once, or some of them before that."""
 
-    __slots__ = ("begin", "count", "partitions", "rows")
+    __slots__ = ("begin", "count", "is_whole", "partitions", "some", "table")
 
-    def __init__(self, rows: pa.Table, begin: int, count: int) -> None:
-        """Keep the place of a topic in the rows of a base."""
-        self.rows, self.begin, self.count = rows, begin, count
+    def __init__(self, table: pa.Table, begin: int, count: int, *, is_whole: bool) -> None:
+        """Keep the place of a topic; ``is_whole``: its partitions are 0, 1, 2 and so on, in this order."""
+        self.table, self.begin, self.count, self.is_whole = table, begin, count, is_whole
+        self.some: dict[int, PartitionState] = {}
         self.partitions: dict[int, PartitionState] | None = None
 
-    def _decoded(self) -> dict[int, PartitionState]:
-        if self.partitions is None:
-            decode([self])
-        return self.partitions or {}
+    def all(self) -> dict[int, PartitionState]:
+        """Return every partition by its number."""
+        partitions = self.partitions
+        if partitions is None:
+            rows = self.table.slice(self.begin, self.count)
+            partitions = self.partitions = {each.partition: each for each in states_of(PartitionState, rows)}
+        return partitions
+
+    def __contains__(self, number: object) -> bool:
+        """Return whether a partition is one of them."""
+        return 0 <= number < self.count if self.is_whole and isinstance(number, int) else number in self.all()
+
+    def numbers(self) -> Iterable[int]:
+        """Return the numbers, in their order."""
+        return range(self.count) if self.is_whole else self.all()
+
+
+class StoredTopic(MutableMapping[int, PartitionState]):
+    """The partitions of one topic by number: those of a base but for what a draft has set since. For any thread."""
+
+    __slots__ = ("_changed", "_gone", "rows")
+
+    def __init__(
+        self, rows: _Rows, changed: Mapping[int, PartitionState] = MappingProxyType({}), gone: Iterable[int] = ()
+    ) -> None:
+        """Begin with the rows of a base, some of which were replaced or are gone."""
+        self.rows, self._changed, self._gone = rows, dict(changed), set(gone)
+
+    def __copy__(self) -> StoredTopic:
+        """Return a copy that a draft may change."""
+        return StoredTopic(self.rows, self._changed, self._gone)
 
     def __getitem__(self, number: int) -> PartitionState:
         """Return a partition by its number."""
-        return self._decoded()[number]
+        if number in self._changed:
+            return self._changed[number]
+        if number in self._gone or number not in self.rows:
+            raise KeyError(number)
+        return self.rows.some.get(number) or self.rows.all()[number]
+
+    def __setitem__(self, number: int, partition: PartitionState) -> None:
+        """Set a partition of a draft."""
+        self._changed[number] = partition
+        self._gone.discard(number)
+
+    def __delitem__(self, number: int) -> None:
+        """Take a partition out of a draft."""
+        if number not in self:
+            raise KeyError(number)
+        self._changed.pop(number, None)
+        if number in self.rows:
+            self._gone.add(number)
+
+    def __contains__(self, number: object) -> bool:
+        """Return whether there is such a partition."""
+        return number in self._changed or (number not in self._gone and number in self.rows)
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the numbers."""
-        return iter(self._decoded())
+        yield from (number for number in self.rows.numbers() if number not in self._gone)
+        yield from (number for number in self._changed if number not in self.rows)
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return self.count
-
-
-def decode(topics: Sequence[StoredTopic]) -> None:
-    """Decode topics of one base at once that will be asked for; one by one costs many times as much."""
-    waiting = [each for each in topics if each.partitions is None]
-    if waiting:
-        places = chain.from_iterable(range(each.begin, each.begin + each.count) for each in waiting)
-        partitions = states_of(PartitionState, waiting[0].rows.take(pa.array(places, pa.int64())))
-        for topic in waiting:
-            topic.partitions = {each.partition: each for each in islice(partitions, topic.count)}
+        if self.rows.is_whole and (not self._changed or max(self._changed) < self.rows.count):  # almost always
+            return self.rows.count - len(self._gone)
+        return self.rows.count - len(self._gone) + sum(number not in self.rows for number in self._changed)
 
 
 def put_stored(draft: SnapshotDraft, rows: pa.Table) -> None:
@@ -77,7 +119,7 @@ def put_stored(draft: SnapshotDraft, rows: pa.Table) -> None:
     live = rows.filter(pc.invert(rows["is_deleted"])).sort_by(_ORDER).combine_chunks()
     for cluster_id, shapes, totals in counted(live):
         draft.drafts[cluster_id].put_counted(shapes, totals)
-    names = (live[name].to_pylist() for name in ("cluster_id", "topic_id", "topic"))
+    names = (live[name].to_pylist() for name in ("cluster_id", "topic_id", "topic", "partition"))
     _put_topics(draft, live, list(zip(*names, strict=True)))
     for partition in states_of(PartitionState, live.filter(_are_unsettled(live))):
         draft.drafts[partition.cluster_id].put_unsettled(partition)
@@ -88,25 +130,32 @@ def put_stored(draft: SnapshotDraft, rows: pa.Table) -> None:
 
 
 def decode_changed(snapshot: ReplicationSnapshot, changes: pa.Table) -> None:
-    """Decode the topics of a snapshot whose partitions some changes are about."""
-    keys = changes.select(["cluster_id", "topic_id"]).group_by(["cluster_id", "topic_id"]).aggregate([])
-    topics = []
-    for row in keys.to_pylist():
-        cluster = snapshot.clusters.get(row["cluster_id"])
-        topic = None if cluster is None else cluster.topics.get(row["topic_id"])
+    """Decode the partitions of a snapshot that some changes are about, at once: one by one costs many times as much."""
+    names = ("cluster_id", "topic_id", "partition")
+    waiting: list[tuple[_Rows, int]] = []
+    for cluster_id, topic_id, number in zip(*(changes[name].to_pylist() for name in names), strict=True):
+        cluster = snapshot.clusters.get(cluster_id)
+        topic = None if cluster is None else cluster.topics.get(topic_id)
         if topic is not None and isinstance(topic.partitions, StoredTopic):
-            topics.append(topic.partitions)
-    decode(topics)
+            rows = topic.partitions.rows
+            if rows.is_whole and rows.partitions is None and number in rows and number not in rows.some:
+                waiting.append((rows, number))
+    if waiting:
+        places = pa.array([rows.begin + number for rows, number in waiting], pa.int64())
+        for (rows, number), partition in zip(
+            waiting, states_of(PartitionState, waiting[0][0].table.take(places)), strict=True
+        ):
+            rows.some[number] = partition
 
 
-def _put_topics(draft: SnapshotDraft, live: pa.Table, keys: list[tuple[str, str, str]]) -> None:
+def _put_topics(draft: SnapshotDraft, live: pa.Table, keys: list[tuple[str, str, str, int]]) -> None:
     topics: dict[str, dict[str, TopicPartitions]] = {}
     begin = 0
     for end in range(1, len(keys) + 1):
         if end == len(keys) or keys[end][:2] != keys[begin][:2]:
-            cluster_id, topic_id, _ = keys[begin]
-            name = keys[end - 1][2]
-            stored = StoredTopic(live, begin, end - begin)
+            cluster_id, topic_id, *_ = keys[begin]
+            *_, name, last = keys[end - 1]
+            stored = StoredTopic(_Rows(live, begin, end - begin, is_whole=last == end - begin - 1))
             topics.setdefault(cluster_id, {})[topic_id] = TopicPartitions(topic_id, name, stored)
             begin = end
     for cluster_id, of_cluster in topics.items():

@@ -1,4 +1,4 @@
-"""``--as-of``: the version of ``partition_changes`` that a number or a time selects, over all history in the rows."""
+"""Versions of ``partition_changes`` whose state the rows still hold, and when they were committed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,16 @@ from streaming.errors import ConfigurationError
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from exporters.read_model.times import Clock
     from streaming.delta.store.place import Place
 
 _MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
-def as_of(tables: Place, text: str, clock: Clock) -> int:
-    """Read ``--as-of``: a version of ``partition_changes``, or a time: the newest version committed by then.
-
-    A time selects by ``committed_at``: what had occurred but was not committed yet is not included.
+def checked_version(tables: Place, version: int) -> int:
+    """Return a version of ``partition_changes`` that was given, if the rows still hold its state.
 
     Raises:
-        ConfigurationError: it is neither, or lies before or after what the tables hold.
+        ConfigurationError: there is no such version, or it has expired; the sentence has those that can be given.
         TableRefused: the table has another layout than this program reads.
     """
     path = tables / PARTITION_CHANGES.name
@@ -35,19 +32,9 @@ def as_of(tables: Place, text: str, clock: Clock) -> int:
         raise ConfigurationError(f"{path} has no version yet; --as-of needs one")
     check_layout(table, PARTITION_CHANGES)
     oldest, newest = oldest_known(table), int(table.version())
-    if text.strip().isdecimal():
-        version = int(text)
-        if not oldest <= version <= newest:
-            raise ConfigurationError(f"--as-of {version}: {path} has the versions {oldest} to {newest}")
-        return version
-    at_time = newest_version_at(table, clock.read(text))
-    if at_time is None or at_time < oldest:
-        first = oldest_moment(table, oldest)
-        if first is None:
-            raise ConfigurationError(f"--as-of {text}: {path} has no rows yet")
-        since = clock.iso(-(-first // 1000) * 1000)  # rounded up: it can be given to --as-of
-        raise ConfigurationError(f"--as-of {text}: the oldest state that {path} can show is of {since}")
-    return at_time
+    if not oldest <= version <= newest:
+        raise ConfigurationError(f"--as-of {version}: {path} has the versions {oldest} to {newest}")
+    return version
 
 
 def oldest_known(table: DeltaTable) -> int:

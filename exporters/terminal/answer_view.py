@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from exporters.answers.incidents import IncidentReport
     from streaming.terminal import Terminal
 
+_MOST_STALE: Final = 5
+"""So many clusters are named with the age of their data each."""
 _STYLES: Final = {Tone.PLAIN: "", Tone.NOTE: "dim", Tone.WARNING: "yellow", Tone.CRITICAL: "bold red"}
 
 
@@ -83,12 +85,16 @@ def say_heading(output: RowOutput, answer: Answer) -> None:
 
 def stale_sentences(answer: Answer) -> Iterator[str]:
     """Say which clusters have stale data, and how old it is."""
-    for cluster in answer.clusters:
-        if cluster.is_stale:
-            then = "ago; its state is" if answer.as_of is None else "earlier; its state was"
-            age = cluster.age
-            last = "never observed" if age is None else f"last observed {span(age)} {then} that old"
-            yield f"STALE: cluster {cluster.name} was {last}"
+    stale = [cluster for cluster in answer.clusters if cluster.is_stale]
+    then = "ago; its state is" if answer.as_of is None else "earlier; its state was"
+    for name, _, age, _ in stale if len(stale) <= _MOST_STALE else ():
+        last = "never observed" if age is None else f"last observed {span(age)} {then} that old"
+        yield f"STALE: cluster {name} was {last}"
+    if len(stale) > _MOST_STALE:
+        first, names = min(each.age or 0 for each in stale), ", ".join(each.name for each in stale[:_MOST_STALE])
+        more = f"{names} and {len(stale) - _MOST_STALE:,} more"
+        old = f"was last observed {span(first)} {then.partition(';')[0]} or longer, or never"
+        yield f"STALE: each of {len(stale):,} of {len(answer.clusters):,} clusters {old}: {more}"
 
 
 def say_sentences(output: RowOutput, answer: Answer) -> None:

@@ -28,7 +28,6 @@ from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.conditions import OWN_RULES
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_archive import IncidentUnknown
-from exporters.read_model.past import Past
 from exporters.read_model.recorded_events import COLUMNS
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.api_resource import (
@@ -376,7 +375,7 @@ class ApiRoutes:
     def __init__(self, refresher: Refresher, clock: Callable[[], int], sources: ApiSources) -> None:
         """Respond from the snapshot of a refresher, and from its tables; ``clock`` gives UTC microseconds."""
         self._refresher, self._clock, self.sources = refresher, clock, sources
-        self._past = Past(refresher.tables, clock)
+        self._past = refresher.past
         self._threads = CapacityLimiter(_THREADS)
 
     def mounted(self) -> Mount:
@@ -421,6 +420,7 @@ class ApiRoutes:
             snapshot=snapshot,
             unreadable=unreadable,
             archive=sources.archive,
+            past=self._past,
         )
         names = query.values.get(CLUSTER.name, ())
         clusters = {} if endpoint.is_self_dated else clusters_of(snapshot, names)

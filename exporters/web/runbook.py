@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PATH: Final = "/runbook"
 LABELS: Final = ("cluster", "broker", "topic", "group")
 """The labels of an alert that a section is filled in with, where it has ``{cluster}`` and so on."""
-CONFIGURED: Final = ("bootstrap_servers", "namespace", "resource")
+CONFIGURED: Final = ("bootstrap_servers", "namespace", "resource", "server")
 """Values that blocks are filled in with besides, from the configuration; the resource is Strimzi's ``Kafka``."""
 PLACEHOLDER: Final = re.compile(r"\{(" + "|".join((*LABELS, *CONFIGURED)) + r")\}")
 _FILE: Final = "runbook.md"
@@ -34,6 +34,7 @@ _LONGEST: Final = 255
 _MAY_BE: Final = {
     "broker": re.compile(r"[0-9]{1,10}"),
     "bootstrap_servers": re.compile(r"[A-Za-z0-9._:,\[\]-]{1,4000}"),
+    "server": re.compile(r"https?://[A-Za-z0-9._:/~%\[\]-]{1,2000}"),
     **dict.fromkeys(("namespace", "resource"), re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")),
 }
 _LONGEST_NAME: Final = 80

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _TITLE: Final = re.compile(r"\*([A-Z][\w ,]+?)\.?\*")
 _FENCE: Final = "```"
 _OUTSIDE_OF_LISTS: Final = 1
+_SERVER: Final = "{server}"
 _PARSER: Final = MarkdownIt("commonmark", {"html": False})
 
 
@@ -99,7 +100,7 @@ def _blocks(section: str, platform: str, values: Mapping[str, str]) -> Iterator[
                 general = heading
             elif platform in PLATFORMS and _TITLE.fullmatch(token.content):
                 heading = general
-        elif token.type == "fence":
+        elif token.type == "fence" and ("server" in values or _SERVER not in token.content):
             yield CommandBlock(heading, filled(token.content.rstrip("\n"), quoted))
 
 
@@ -128,11 +129,15 @@ class Installations:
         return self.clusters[cluster].platform if cluster in self.clusters else ""
 
     def labels(self, cluster: str) -> dict[str, str]:
-        """Return the values of ``CONFIGURED`` that are known of a cluster."""
+        """Return the values of ``CONFIGURED`` that are known for a cluster."""
         servers = self.clusters[cluster].bootstrap_servers if cluster in self.clusters else ""
         strimzi = _STRIMZI.search(servers)
-        places = {name: value for name, value in strimzi.groupdict().items() if value} if strimzi else {}
-        return {"bootstrap_servers": servers} | places if servers else {}
+        known = {
+            "server": self.url.rstrip("/"),
+            "bootstrap_servers": servers,
+            **(strimzi.groupdict() if strimzi else {}),
+        }
+        return {name: value for name, value in known.items() if value}
 
 
 _STRIMZI: Final = re.compile(

@@ -16,8 +16,16 @@ class JsonResponse(JSONResponse):
     """A response in JSON."""
 
     def render(self, content: Any) -> bytes:  # noqa: ANN401 - any value of JSON
-        """Return the body."""
-        return json_text(content, allow_nan=False).encode()
+        """Return the body. Each item of a list is written apart: a long one must not keep other threads waiting."""
+        if not isinstance(content, dict):
+            return json_text(content, allow_nan=False).encode()
+        return f"{{{', '.join(f'{json_text(key)}: {_written(value)}' for key, value in content.items())}}}".encode()
+
+
+def _written(value: Any) -> str:  # noqa: ANN401 - any value of JSON
+    if not isinstance(value, list):
+        return json_text(value, allow_nan=False)
+    return f"[{', '.join(json_text(each, allow_nan=False) for each in value)}]"
 
 
 def error_response(sentence: str, status: int) -> JsonResponse:

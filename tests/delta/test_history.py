@@ -14,9 +14,8 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporters.read_model.past import state_as_of
-from exporters.read_model.times import Clock
-from exporters.read_model.versions import as_of, committed_at, oldest_known
+from exporters.read_model.past import MomentRefused, Past, state_as_of
+from exporters.read_model.versions import checked_version, oldest_known
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.changes.state import ReplicationState
@@ -181,36 +180,31 @@ def week(tmp_path: Path) -> Life:
 
 
 def test_a_version_before_the_kept_history_is_refused_with_what_there_is(week: Life) -> None:
-    clock = Clock(now=START)
     newest = week.version
     first = day(START)
-    assert [as_of(week.directory, str(version), clock) for version in range(newest + 1)] == list(range(newest + 1))
+    assert [checked_version(week.directory, version) for version in range(newest + 1)] == list(range(newest + 1))
     oldest = week.expire(first + dt.timedelta(days=4))
     newest = week.version
     assert 3 <= oldest < newest
     for version in range(oldest, newest + 1):
-        assert as_of(week.directory, str(version), clock) == version
+        assert checked_version(week.directory, version) == version
     for version in (0, oldest - 1, newest + 1):
         with pytest.raises(ConfigurationError, match=rf"--as-of {version}: .* has the versions {oldest} to {newest}"):
-            as_of(week.directory, str(version), clock)
+            checked_version(week.directory, version)
 
 
 def test_a_time_before_the_kept_history_is_refused_with_the_oldest_there_is(week: Life) -> None:
-    table = DeltaTable(str(week.path))
-    moments = {version: committed_at(table, version) or 0 for version in range(1, week.version + 1)}
-    clock = Clock(now=START)
-    oldest = week.expire(day(START) + dt.timedelta(days=4))
-    for version, moment in moments.items():
-        text = _iso(moment)
-        if version >= oldest:
-            assert as_of(week.directory, text, clock) == version
-        else:
-            with pytest.raises(ConfigurationError, match=r"the oldest state that .* can show is of 20"):
-                as_of(week.directory, text, clock)
-
-
-def _iso(moment: int) -> str:
-    return (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=moment)).isoformat()
+    before = day(START) + dt.timedelta(days=4)
+    midnight = (before - dt.date(1970, 1, 1)).days * DAY * 1_000_000
+    past = Past(week.directory)
+    for moment in (midnight - 1, midnight):
+        assert past.snapshot(moment).clusters
+    week.expire(before)
+    past = Past(week.directory)
+    assert past.range() == (midnight, week.story.now)
+    assert past.snapshot(midnight).clusters
+    with pytest.raises(MomentRefused, match=f"give a moment from {before}T00:00:00.000Z to 20"):
+        past.snapshot(midnight - 1)
 
 
 def test_only_the_newest_row_of_each_key_stays_of_the_expired_days(week: Life) -> None:

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,22 @@ from tests.exporters.conftest import Tables, write_live_cluster
 from tests.exporters.web.test_app import ask
 from tests.plugins.local_http import wait_until
 
-ASKING = frozenset(name for name in COMMANDS if any("--server" in option.opts for option in load(name).params))
+ASKING = frozenset(
+    name for name in COMMANDS if name != "mcp" and any("--server" in option.opts for option in load(name).params)
+)
+"""Commands that can ask a server, but for the one that is a server itself."""
 SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_interval=0.02)
-NAMES = {"{cluster}": "main", "prod": "main", "prod-17": "main-4", "kafka-1": "main-4", "ID": "main-4", "TIME": "15m",
-         "{topic}": "orders", "{group}": "payments", "NAME": "main"}  # fmt: skip
+NAMES = {
+    **dict.fromkeys(("{cluster}", "prod", "NAME"), "main"),
+    **dict.fromkeys(("prod-17", "kafka-1", "ID"), "main-4"),
+    "{topic}": "orders",
+    "{group}": "payments",
+    "TIME": "15m",
+    "orders-*": "orders*",
+    "payments-*": "pay*",
+    "prod-*": "main*",
+    "*idle*": "kafka*",
+}
 """What the documentation calls things, and what they are called in the tables here."""
 ENDLESS = {"--follow", "-f", "--watch", "-w"}
 HERE = {"--config": 2, "--tables": 2}
@@ -32,13 +45,18 @@ HERE = {"--config": 2, "--tables": 2}
 
 def asked(command: str) -> Iterator[list[str]]:
     """Yield the commands in a line that can ask a server, as they are typed elsewhere."""
-    for part in re.split(r" (?:&&|\|\|?) ", TO_A_LOG.sub("", command)):
-        words = shlex.split(part, comments=True)
+    for part in re.split(r" (?:&&|\|\|) ", TO_A_LOG.sub("", command)):
+        words = [*takewhile(lambda word: word not in {"|", ">", ";"}, shlex.split(part, comments=True))]
         if words[:1] == ["isrwatch"] and len(words) > 1 and words[1] in ASKING:
             rest = [NAMES.get(word, word) for word in words[2:] if word not in ENDLESS and word != "--help"]
             for option, length in HERE.items():
                 if option in rest:
                     del rest[rest.index(option) : rest.index(option) + length]
+            if "--wait" in rest:
+                rest[rest.index("--wait") + 1] = "100ms"
+                rest += ["--settle", "1ms"]
+            if words[1] == "directories":
+                rest = ["1" if word == "3" else word for word in rest]
             yield [words[1], *rest]
 
 
@@ -65,6 +83,6 @@ def test_a_command_of_the_documentation_answers_from_another_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, [*words, "--server", f"http://{address}"], env={"ISRWATCH_CONFIG": ""})
-    assert done.exit_code == 0, done.output
-    assert done.stdout.strip()
+    assert done.exit_code in ({0, 1, 3} if words[0] == "health" else {0}), done.output  # unhealthy, unknown
+    assert done.output.strip() or words[0] == "events"  # of which a pipe gets no line if there is none
     assert list(tmp_path.iterdir()) == []

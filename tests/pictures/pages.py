@@ -36,7 +36,8 @@ from tests.plugins.local_http import wait_until
 SCENARIO: Final = Path(__file__).parent / "trouble.toml"
 BEGIN: Final = 1_790_000_100 * SECOND
 MODES: Final = {"light": "1", "dark": "0"}
-SIZES: Final = {380: 1900, 1400: 1900}
+SIZES: Final = {380: 1900, 1000: 1180, 1400: 1900}
+"""Heights by width; docs/pictures has pictures of the width in the middle."""
 _STEP: Final = 5
 
 

@@ -37,6 +37,7 @@ from streaming.contracts.conditions import OF_BROKERS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from exporters.answers.event_groups import EventGroup
     from exporters.read_model.cluster_samples import LogDirectoryRow
     from exporters.read_model.snapshot import ClusterSnapshot, EventRow
 
@@ -95,7 +96,9 @@ def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
     state = state_name(cluster, number)
     conditions = tuple(_conditions(inputs, cluster_name, number))
     level = _level(inputs, cluster, state, conditions)
-    sentence = "; ".join((state, *(each.text for each in conditions)))
+    is_old = inputs.is_stale(cluster)
+    shown = f"{state} when it was last observed" if is_old else state
+    sentence = "; ".join((shown, *(each.text for each in conditions)))
     partitions = partition_rows(each for each in cluster.unsettled.values() if number in each.replicas)
     about = (row for row in incidents_of(inputs, cluster.cluster.cluster_id) if _is_about(row, number))
     return BrokerPage(
@@ -178,8 +181,15 @@ def _recent(inputs: Inputs, cluster: ClusterSnapshot) -> list[EventRow]:
     return [each for each in inputs.snapshot.recent_events if each.cluster_id == cluster_id]
 
 
+def moment_row(group: EventGroup) -> MomentRow:
+    """Return what happened at once as a line, the names of kinds and causes as words."""
+    first = group.events[0]
+    cause = group.cause.replace(first.cause, words_of(first.cause)) if first.cause else group.cause
+    return MomentRow(group.at, group.subject, group.what.replace(first.event, words_of(first.event)), cause)
+
+
 def moment_rows(events: Iterable[EventRow]) -> tuple[MomentRow, ...]:
     """Return events as lines, what happened at once as one of them, newest first."""
     ordered = sorted(events, key=lambda event: event.occurred_not_after)
-    rows = [MomentRow(each.at, each.subject, each.what, each.cause) for each in by_moment(ordered)]
+    rows = [moment_row(each) for each in by_moment(ordered)]
     return tuple(reversed(rows[-MOMENTS_SHOWN:]))

@@ -36,10 +36,10 @@ class Band(NamedTuple):
 
 
 class TimeMark(NamedTuple):
-    """A moment."""
+    """A moment, by a sign that is not its colour."""
 
     at: float
-    style: str
+    style: Level
 
 
 class Tick(NamedTuple):
@@ -104,10 +104,6 @@ class Axis(NamedTuple):
         left = self.at(since)
         width = self.at(self.until if until is None else until) - left
         return Band(min(left, 100 - _LEAST), round(max(_LEAST, width), 2), str(style), path)
-
-    def mark(self, moment: int, style: Level | str) -> TimeMark:
-        """Return a mark."""
-        return TimeMark(self.at(moment), str(style))
 
     def ticks(self) -> tuple[Tick, ...]:
         """Return times at the begin, in the middle and at the end: days if it is long, else to the second."""

@@ -11,7 +11,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
+from exporters.answers.groups import trouble_in_words
+from exporters.read_model.conditions import SAMPLES_SILENT_SECONDS
 from exporters.read_model.group_sums import GroupTrouble, summed, troubles
+from exporters.read_model.snapshot import SECOND
 from exporters.web.pages.cluster import cluster_named, notice_of_age, trail_of
 from exporters.web.pages.page import (
     Inputs,
@@ -36,17 +39,8 @@ if TYPE_CHECKING:
 
 GROUPS_SHOWN: Final = 500
 PARTITIONS_SHOWN: Final = 500
-_EXAMPLES: Final = 3
 NOT_KEPT: Final = "Groups are sampled, and samples are not kept: nothing is known of them at this moment."
 _LEVELS: Final = {GroupTrouble.BEYOND: Level.CRITICAL, GroupTrouble.LOSING: Level.CRITICAL}
-_WORDS: Final[Mapping[GroupTrouble, str]] = {
-    GroupTrouble.BEYOND: "stands beyond the end of",
-    GroupTrouble.LOSING: "lost records before it had committed them on",
-    GroupTrouble.STUCK: "commits nothing, with more to read, on",
-    GroupTrouble.UNCOMMITTED: "has never committed on",
-    GroupTrouble.HELD: "waits for an open transaction on",
-    GroupTrouble.UNREAD: "does not read any more, and is behind on",
-}
 _QUIET: Final = frozenset({GroupTrouble.UNCOMMITTED, GroupTrouble.HELD, GroupTrouble.UNREAD})
 
 
@@ -94,7 +88,7 @@ class GroupPage(PageModel):
 
     template: ClassVar[str] = "group.html"
     group: GroupSummary
-    troubles: tuple[tuple[Level, str, int | None], ...]
+    troubles: tuple[tuple[Level, str], ...]
     positions: tuple[PositionRow, ...]
     left_out: int
 
@@ -112,7 +106,7 @@ def groups_page(inputs: Inputs, cluster_name: str) -> PageModel:
             inputs, cluster, chosen[0], (*trail, PageLink("Groups", links.groups(cluster_name, inputs.at))), notices
         )
     samples = _samples(inputs, cluster)
-    rows = sorted((_summary(cluster, group, each) for group, each in samples.items()), key=_worst_first)
+    rows = sorted((_summary(inputs, cluster, group, each) for group, each in samples.items()), key=_worst_first)
     worst = rows[0].level if rows else Level.UNKNOWN
     in_trouble = sum(row.level is not Level.HEALTHY for row in rows)
     return GroupsPage(
@@ -136,9 +130,11 @@ def _one(
     if samples is None:
         sentence = f"cluster {cluster.name} has no group {group!r}, as far as is known"
         raise PageRefused(404, sentence, [PageLink("all groups", links.groups(cluster.name))])
-    summary = _summary(cluster, group, samples)
+    summary = _summary(inputs, cluster, group, samples)
     rows = sorted(samples.offsets.values(), key=lambda row: (-(row.lag or 0), row.topic, row.partition))
-    wrong = tuple((_LEVELS.get(each.trouble, _level(each)), _in_words(each), each.since) for each in troubles(rows))
+    wrong = tuple(
+        (_LEVELS.get(each.trouble, _level(each)), trouble_in_words(each, inputs.now)) for each in troubles(rows)
+    )
     return GroupPage(
         **frame_of(inputs),
         title=f"{summary.level.sign} group {group} of {cluster.name}: {summary.trouble} - isrwatch",
@@ -172,21 +168,24 @@ def _samples(inputs: Inputs, cluster: ClusterSnapshot) -> dict[str, _SampledGrou
     return samples
 
 
-def _summary(cluster: ClusterSnapshot, group: str, samples: _SampledGroup) -> GroupSummary:
+def _summary(inputs: Inputs, cluster: ClusterSnapshot, group: str, samples: _SampledGroup) -> GroupSummary:
     described, rows = samples.described, [*samples.offsets.values()]
     sums, wrong = summed(rows), [*troubles(rows)]
     levels = [_LEVELS.get(each.trouble, _level(each)) for each in wrong]
+    sampled_at = max(_sampled_at(described, rows))
+    is_old = inputs.is_stale(cluster) or (inputs.now - sampled_at) / SECOND > SAMPLES_SILENT_SECONDS
+    without = Level.UNKNOWN if is_old else _untroubled(described, sums)
     return GroupSummary(
         name=group,
         path=links.group(cluster.name, group),
-        level=min(levels, key=lambda level: level.rank, default=_untroubled(described, sums)),
+        level=min(levels, key=lambda level: level.rank, default=without),
         protocol=None if described is None else described.group_protocol,
         state=None if described is None else described.group_state,
         members=None if described is None else described.members,
         lag=sums["lag"],
         lag_seconds=sums["lag_seconds"],
-        trouble="; ".join(map(_in_words, wrong)) or "nothing wrong is known",
-        sampled_at=max(_sampled_at(described, rows)),
+        trouble="; ".join(trouble_in_words(each, inputs.now) for each in wrong) or "nothing wrong is known",
+        sampled_at=sampled_at,
     )
 
 
@@ -202,13 +201,6 @@ def _untroubled(described: GroupRow | None, sums: Mapping[str, Any]) -> Level:
 
 def _level(troubled: TroubledPartitions) -> Level:
     return Level.INFO if troubled.trouble in _QUIET else Level.WARNING
-
-
-def _in_words(troubled: TroubledPartitions) -> str:
-    shown = ", ".join(troubled.partitions[:_EXAMPLES])
-    more = len(troubled.partitions) - _EXAMPLES
-    owners = f", owner {', '.join(troubled.owners[:_EXAMPLES])}" if troubled.owners else ""
-    return f"{_WORDS[troubled.trouble]} {shown}{f' and {more:,} more' if more > 0 else ''}{owners}"
 
 
 def _worst_first(row: GroupSummary) -> tuple[object, ...]:

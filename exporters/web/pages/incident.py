@@ -19,7 +19,7 @@ from exporters.read_model.events import brokers_of
 from exporters.read_model.incident_archive import IncidentArchive, IncidentUnknown, groups_beyond
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import is_recovered
-from exporters.web.pages.broker import MomentRow
+from exporters.web.pages.broker import MomentRow, moment_row
 from exporters.web.pages.cluster import trail_of
 from exporters.web.pages.drawing import Drawing
 from exporters.web.pages.incidents import blamed, is_old, is_open, lasted, level_of_incident
@@ -56,6 +56,8 @@ _STEPS_SHOWN: Final = 6
 _EVIDENCE_SHOWN: Final = 3
 _CHOICES: Final = 10
 _KEPT: Final = 32
+_HELD: Final = 1_000
+"""Fewer events than this are all that were read since a moment: so many are held in memory."""
 _PEAKS: Final = {
     "offline": "offline_peak",
     "under min ISR": "under_min_isr_peak",
@@ -231,10 +233,10 @@ def incident_page(
         parts: ids of what was merged into it.
     """
     shown, level = shown_id(row), level_of_incident(row)
-    events = [event for event in history.events if event.occurred_not_after <= inputs.now]
+    events, is_complete = _events_until_now(inputs, row, history)
     cluster = inputs.snapshot.clusters.get(row["cluster_id"])
     name = row["cluster"] if cluster is None else _shown_name(inputs, row["cluster_id"], cluster.name)
-    moments = [MomentRow(each.at, each.subject, each.what, each.cause) for each in by_moment(events)]
+    moments = [*map(moment_row, by_moment(events))]
     lines = _partition_lines(events, name, inputs.at)
     observed_until = _observed_until(inputs, row, cluster)
     state = lasted(row, inputs.now, is_old=is_old(inputs, row))
@@ -258,7 +260,7 @@ def incident_page(
         drawing=timeline(row, events, history.work, observed_until),
         moments=tuple(moments[:MOMENTS_SHOWN]),
         moments_left_out=max(0, len(moments) - MOMENTS_SHOWN),
-        is_complete=history.is_complete,
+        is_complete=is_complete,
         partitions=tuple(lines[:PARTITIONS_SHOWN]),
         partitions_left_out=max(0, len(lines) - PARTITIONS_SHOWN),
         handling=_handling(inputs.installations, row, name, parts),
@@ -267,6 +269,20 @@ def incident_page(
         opened_at=row["opened_at"],
         closed_at=None if is_open(row, inputs.now) else row["closed_at"],
     )
+
+
+def _events_until_now(inputs: Inputs, row: Row, history: IncidentHistory) -> tuple[list[EventRow], bool]:
+    """Return the events by the moment that is shown, and whether these are all.
+
+    Of an open incident the newest ones are in memory: they are later than its last change, and of its time as well.
+    """
+    events = [event for event in history.events if event.occurred_not_after <= inputs.now]
+    if inputs.past is not None or row["closed_at"] is not None:
+        return events, history.is_complete
+    newest = [each for each in inputs.snapshot.recent_events if each.occurred_not_after > row["updated_at"]]
+    later = [each for each in newest if each.cluster_id == row["cluster_id"]]
+    is_complete = history.is_complete and len(newest) < _HELD
+    return [*events, *sorted(later, key=lambda event: event.occurred_not_after)], is_complete
 
 
 def _observed_until(inputs: Inputs, row: Row, cluster: ClusterSnapshot | None) -> int:
@@ -341,10 +357,7 @@ def _suspects(
             path=links.broker(name, number, inputs.at),
             percent=round(100 * suspect["score"]),
             state="unknown" if cluster is None else state_name(cluster, number),
-            evidence=tuple(
-                MomentRow(each.at, each.subject, each.what, each.cause)
-                for each, _ in zip(own, range(_EVIDENCE_SHOWN), strict=False)
-            ),
+            evidence=tuple(moment_row(each) for each, _ in zip(own, range(_EVIDENCE_SHOWN), strict=False)),
         )
 
 

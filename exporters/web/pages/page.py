@@ -412,7 +412,7 @@ def words_of(name: str) -> str:
 
 def _whole(value: str | float) -> Markup:
     """Return a text or a number as the value of an attribute, as it is; what is not printable is a reference."""
-    return Markup("").join(char if char.isprintable() else Markup(f"&#{ord(char)};") for char in str(value))  # noqa: S704
+    return Markup("").join(char if char.isprintable() else Markup(f"&#{ord(char)};") for char in str(value))  # noqa: S704 - a number
 
 
 def _lines(text: str) -> Markup:

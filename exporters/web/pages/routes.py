@@ -1,21 +1,23 @@
 """The routes of the pages: a path is read, the model of its page is made, and rendered.
 
-Handlers are no coroutines, so Starlette runs them in its threads: a scrape does not wait for them. A page of the
-present is made from the snapshot and the archive in memory; one of the past reads the tables as of its moment.
+Pages are made in a few threads of their own: a scrape does not wait for them. A page of the present is made from the
+snapshot and the archive in memory; one of the past reads the tables as of its moment.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from anyio import CapacityLimiter, to_thread
 from starlette.datastructures import QueryParams
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
 from exporters.answers.incidents import report
-from exporters.answers.links import MARKDOWN, PageKind, Target, moved, relative, target_of
+from exporters.answers.links import MARKDOWN, PageKind, Target, moment_text, moved, relative, target_of
 from exporters.answers.post_mortem import markdown
 from exporters.answers.subject import Limits, Tables
 from exporters.read_model.moments import Version, read_moment
@@ -43,13 +45,14 @@ from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.web.responses import lines_response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from starlette.requests import Request
     from starlette.types import Scope as RequestScope
 
     from exporters.read_model.incident_archive import IncidentArchive
     from exporters.read_model.refresher import Refresher
+    from exporters.read_model.snapshot import ReplicationSnapshot
 
 PATTERNS: Final = {
     PageKind.FLEET: "/",
@@ -63,6 +66,7 @@ PATTERNS: Final = {
 }
 """Names of the pages in the metrics of requests."""
 _AT: Final = "at"
+_THREADS: Final = 4
 MODELS: Final[Mapping[PageKind, Callable[[Inputs, Target], PageModel]]] = {
     PageKind.FLEET: lambda inputs, _: fleet_page(inputs),
     PageKind.CLUSTER: lambda inputs, target: cluster_page(inputs, target.cluster),
@@ -76,7 +80,7 @@ MODELS: Final[Mapping[PageKind, Callable[[Inputs, Target], PageModel]]] = {
 class PageRoute(Route):
     """The route of one kind of page. It reads the path as it was sent: a name may have a ``/`` in it."""
 
-    def __init__(self, kind: PageKind, endpoint: Callable[[Request], Response]) -> None:
+    def __init__(self, kind: PageKind, endpoint: Callable[[Request], Awaitable[Response]]) -> None:
         """Assign a kind of page to an endpoint."""
         super().__init__(PATTERNS[kind], endpoint, name=kind.value)
         self.kind = kind
@@ -118,15 +122,20 @@ class PageRoutes:
         """
         self._refresher, self._clock, self._settings = refresher, clock, settings
         self._problems, self._archive = problems, archive
+        self._threads = CapacityLimiter(_THREADS)
         self._histories = IncidentHistories(archive)
         self._past = refresher.past
 
     def routes(self) -> list[PageRoute]:
         """Assign the paths; they stand before all others."""
         return [
-            *(PageRoute(kind, self.respond) for kind in (*MODELS, PageKind.INCIDENT)),
-            PageRoute(PageKind.INCIDENT_MARKDOWN, self.respond_in_markdown),
+            *(PageRoute(kind, partial(self._apart, self.respond)) for kind in (*MODELS, PageKind.INCIDENT)),
+            PageRoute(PageKind.INCIDENT_MARKDOWN, partial(self._apart, self.respond_in_markdown)),
         ]
+
+    async def _apart(self, respond: Callable[[Request], Response], request: Request) -> Response:
+        """Respond in one of few threads: many would take turns with those that scrape."""
+        return await to_thread.run_sync(respond, request, limiter=self._threads)
 
     def respond(self, request: Request) -> Response:
         """Respond with a page; with a sentence and what there is instead, if it cannot be shown."""
@@ -204,13 +213,23 @@ class PageRoutes:
         scope = self._scope(inputs, target)
         clusters = None if scope.cluster_id is None else (scope.cluster_id,)
         try:
-            snapshot = self._past.snapshot(at, clusters)
+            if target.kind is PageKind.INCIDENTS:
+                snapshot = self._names_alone(at, inputs)
+            else:
+                snapshot = self._past.snapshot(at, clusters)
             past = PastMoment(at, self._past.previous(at, scope), self._past.next(at, scope))
         except MomentRefused as refused:
             raise PageRefused(404, str(refused), self._possible(inputs, scope)) from refused
         except IsrwatchError as error:
             raise PageRefused(503, f"the past cannot be read: {error}") from error
         return replace(inputs, snapshot=snapshot, now=at, past=past)
+
+    def _names_alone(self, at: int, inputs: Inputs) -> ReplicationSnapshot:
+        """Return the clusters for the list of incidents, which needs no more than their names, those of today."""
+        shown = self._past.range()
+        if shown is None or not shown[0] <= at <= shown[1]:
+            raise MomentRefused(f"nothing is recorded of {moment_text(at)}")
+        return inputs.snapshot
 
     def _scope(self, inputs: Inputs, target: Target) -> ChangeScope:
         """Return whose changes a page is about; a cluster is known by the name that it has now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from exporters.web.pages.drawing import Axis, Band, Drawing, Lane, TimeMark
+from exporters.web.pages.incidents import level_of_incident
 from exporters.web.pages.page import Level, Row
 from streaming.contracts.events import EventKind
 
@@ -73,10 +74,11 @@ def _brokers(axis: Axis, row: Row, events: Sequence[EventRow], work: Sequence[Wo
     """Yield a lane for each broker that is concerned: its announced work, when it was down, when it left ISRs."""
     suspects = [each["broker"] for each in row["suspects"] or () if each["score"]]
     numbers = [*dict.fromkeys([*suspects, *(row["brokers"] or ()), *(each.broker for each in work)])]
+    level = level_of_incident(row)
     for number in numbers[:BROKERS_SHOWN]:
         announced = [each for each in work if each.broker == number]
         bands = [axis.band(each.since, each.until, "work") for each in announced]
-        down = [*_down(axis, number, events)]
+        down = [*_down(axis, number, events, level)]
         left = [event for event in events if number in event.left_isr]
         joined = [event for event in events if number in event.joined_isr]
         label = ", ".join(
@@ -91,7 +93,7 @@ def _brokers(axis: Axis, row: Row, events: Sequence[EventRow], work: Sequence[Wo
         yield Lane(label, (*bands, *down), marks)
 
 
-def _down(axis: Axis, number: int, events: Iterable[EventRow]) -> Iterator[Band]:
+def _down(axis: Axis, number: int, events: Iterable[EventRow], level: Level) -> Iterator[Band]:
     since: int | None = None
     is_down = False
     for event in events:
@@ -100,13 +102,13 @@ def _down(axis: Axis, number: int, events: Iterable[EventRow]) -> Iterator[Band]
         if event.event in _DOWN and not is_down:
             since, is_down = event.occurred_not_after, True
         elif event.event in _UP:
-            yield axis.band(axis.since if since is None else since, event.occurred_not_after, Level.CRITICAL)
+            yield axis.band(axis.since if since is None else since, event.occurred_not_after, level)
             since, is_down = event.occurred_not_after, False
     if is_down and since is not None:
-        yield axis.band(since, None, Level.CRITICAL)
+        yield axis.band(since, None, level)
 
 
 def _marks(axis: Axis, events: Iterable[EventRow], level: Level) -> tuple[TimeMark, ...]:
     """Return a mark for each place on the axis, however many events are there."""
     places = dict.fromkeys(round(axis.at(event.occurred_not_after), 1) for event in events)
-    return tuple(TimeMark(at, level.value) for at in places)
+    return tuple(TimeMark(at, level) for at in places)

@@ -72,7 +72,7 @@ def topic_page(inputs: Inputs, cluster_name: str, name: str) -> TopicPage:
             f"cluster {cluster_name} has no topic {name!r}, as far as is known",
             [PageLink(visible_name(cluster_name), links.cluster(cluster_name, inputs.at))],
         )
-    rows = partition_rows(partitions)
+    rows = partition_rows(partitions, is_old=inputs.is_stale(cluster))
     level, sentence = _worst(inputs, cluster, name, partitions)
     return TopicPage(
         **frame_of(inputs),
@@ -89,9 +89,10 @@ def topic_page(inputs: Inputs, cluster_name: str, name: str) -> TopicPage:
     )
 
 
-def partition_rows(partitions: Iterable[PartitionState]) -> list[PartitionRow]:
-    """Return partitions as rows, the worst first."""
-    return [partition_row(each) for each in sorted(partitions, key=_worst_first)]
+def partition_rows(partitions: Iterable[PartitionState], *, is_old: bool = False) -> list[PartitionRow]:
+    """Return partitions as rows, the worst first; ``is_old``: nothing newer is known of them, so none is well."""
+    rows = [partition_row(each) for each in sorted(partitions, key=_worst_first)]
+    return [row._replace(level=Level.UNKNOWN) if is_old and row.level is Level.HEALTHY else row for row in rows]
 
 
 def _worst_first(partition: PartitionState) -> tuple[object, ...]:
@@ -106,7 +107,7 @@ def partition_row(partition: PartitionState) -> PartitionRow:
     return PartitionRow(
         name=f"{partition.topic}-{partition.partition}",
         level=_level(risks),
-        states=", ".join(name for name, holds in zip(_STATES, risks, strict=True) if holds) or _quiet(partition),
+        states=", ".join(_states(partition, risks)) or _quiet(partition),
         leader=_leader(partition.leader),
         isr=", ".join(map(str, partition.isr)) or "empty",
         missing=", ".join(str(each) for each in partition.replicas if each not in isr),
@@ -114,6 +115,12 @@ def partition_row(partition: PartitionState) -> PartitionRow:
         since=min((each for each in since if each is not None), default=None),
         cause=None if partition.last_cause is None else words_of(partition.last_cause),
     )
+
+
+def _states(partition: PartitionState, risks: tuple[bool, ...]) -> Iterator[str]:
+    yield from (name for name, holds in zip(_STATES, risks, strict=True) if holds)
+    if partition.is_under_replicated and partition.min_isr_effective is None and not partition.is_diskless:
+        yield "may refuse writes: its min ISR is unknown"
 
 
 def _quiet(partition: PartitionState) -> str:

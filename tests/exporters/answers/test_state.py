@@ -116,6 +116,32 @@ def test_a_cluster_that_was_never_observed_has_no_data_age(tables: Tables, rows:
     assert state(tables.directory, "clusters").split()[:2] == ["main", "?"]
 
 
+def test_clusters_of_one_name_are_shown_with_their_ids_and_one_that_was_built_again_alone(
+    tables: Tables, rows: Rows
+) -> None:
+    now, twin, old = micros_now(), Rows("id-of-twin", "main"), Rows("id-of-old", "main")
+    before = now - 30 * 86_400 * SECOND
+    tables.commit(old.cluster_row(before), old.source(before), old.broker(7, before))
+    tables.commit(rows.cluster_row(now), rows.source(now), rows.broker(1, now))
+    assert [row["cluster"] for row in objects(tables.directory, "clusters")] == ["main"]
+    tables.commit(twin.cluster_row(now), twin.source(now), twin.broker(2, now))
+    shown = ["main (id-of-main)", "main (id-of-twin)"]
+    assert [row["cluster"] for row in objects(tables.directory, "clusters", cluster="main")] == shown
+    assert [(row["cluster"], row["broker"]) for row in objects(tables.directory, "brokers", cluster="*-of-twin")] == [
+        (shown[1], 2)
+    ]
+
+
+def test_of_many_stale_clusters_one_sentence_says_so(tables: Tables) -> None:
+    start = micros_now() - 600 * SECOND
+    every = [Rows(f"id-{number:03}", f"c-{number:03}") for number in range(100)]
+    tables.commit(*(row for each in every for row in (each.cluster_row(start), each.source(start))))
+    first, title, *lines = printed("clusters", asked(tables.directory, "clusters")).splitlines()
+    assert first.startswith("STALE: each of 100 of 100 clusters was last observed 10m")
+    assert first.endswith(" ago or longer, or never: c-000, c-001, c-002, c-003, c-004 and 95 more")
+    assert (title.split()[0], len(lines)) == ("cluster", 100)
+
+
 def test_clusters_come_worst_first_and_what_is_unknown_before_what_is_healthy(tables: Tables, rows: Rows) -> None:
     now = micros_now()
     states = {

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from exporters.read_model.event_filter import EventFilter
 from exporters.read_model.recorded_events import EventsTable, history, rows_of
 from exporters.read_model.times import Clock
-from exporters.read_model.versions import as_of, committed_at
+from exporters.read_model.versions import checked_version, committed_at, newest_version_at
 from streaming.contracts.events import Cause, EventKind
 from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
 from streaming.delta.changes.reader import ChangeReader, events_of, rows_between
@@ -107,33 +107,19 @@ def test_as_of_a_version_only_the_events_of_changes_up_to_it_are_read(tables: Pa
     )
 
 
-def test_as_of_a_moment_is_the_newest_version_that_was_committed_by_then(tables: Path) -> None:
+def test_the_versions_of_a_table_say_when_they_were_committed(tables: Path) -> None:
     path = tables / "partition_changes"
-    table, clock = DeltaTable(str(path)), Clock(START)
-    before = None
+    table = DeltaTable(str(path))
     for version, rows in ChangeReader(path).poll():
         (moment,) = pc.unique(rows["committed_at"].cast(pa.int64())).to_pylist()
         assert committed_at(table, version) == moment
-        assert as_of(tables, iso(moment), clock) == as_of(tables, str(version), clock) == version
-        if before is None:
-            oldest = clock.iso(-(-moment // 1000) * 1000)
-            with pytest.raises(ConfigurationError, match=rf"the oldest state that .* can show is of {oldest}$"):
-                as_of(tables, iso(moment - 1), clock)
-        else:
-            assert as_of(tables, iso(moment - 1), clock) == before
-        before = version
-    assert before == newest_version(path)
-    assert as_of(tables, "1m", Clock(moment + 60 * SECOND)) == before
+        assert newest_version_at(table, moment) == checked_version(tables, version) == version
+    assert checked_version(tables, newest_version(path)) == version
 
 
-def iso(moment: int) -> str:
-    return (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=moment)).isoformat()
-
-
-@pytest.mark.parametrize("text", ["100000", "2001-01-01"])
-def test_as_of_outside_the_log_is_refused(tables: Path, text: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"--as-of {text}: .*partition_changes"):
-        as_of(tables, text, Clock(0))
+def test_as_of_outside_the_log_is_refused(tables: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"--as-of 100000: .*partition_changes has the versions 0 to"):
+        checked_version(tables, 100_000)
 
 
 def test_days_outside_the_time_range_are_not_read(tmp_path: Path) -> None:

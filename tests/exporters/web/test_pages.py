@@ -205,6 +205,7 @@ def test_changes_next_to_a_moment_are_walked_through(trouble: str) -> None:
         ("2001-01-01", 404, "nothing is recorded of 2001-01-01T00:00:00.000Z: give a moment from"),
         ("2999-01-01", 404, "nothing is recorded of 2999-01-01"),
         ("12", 400, "give a time such as"),
+        ("999999d", 400, "cannot read the time '999999d'"),
         ("<b>", 400, "cannot read the time '<b>'"),
         ("1s&at=2s", 400, "at is given 2 times; give it once"),
     ],
@@ -212,6 +213,7 @@ def test_changes_next_to_a_moment_are_walked_through(trouble: str) -> None:
 def test_a_moment_that_cannot_be_shown_is_refused_with_those_that_can(
     trouble: str, at: str, status: int, said: str
 ) -> None:
+    assert get(trouble, f"/incidents?at={at}", status).of("h1") == ["Not shown"]
     page = get(trouble, f"/clusters/main?at={at}", status)
     assert said in page.text
     if status == 404:
@@ -244,7 +246,9 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     summary = "</title><script>alert(1)</script> \u202e"
     told = {"summary": summary, "consequence": summary, "next_step": summary, "topics": ["a/b/../c"], "brokers": [1]}
-    tables.put("incidents", rows.incident("loss:</e>", "broker_loss", now, short_id=f"{ODD_CLUSTER}-1", **told), as_of=0)
+    tables.put(
+        "incidents", rows.incident("loss:</e>", "broker_loss", now, short_id=f"{ODD_CLUSTER}-1", **told), as_of=0
+    )
     with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
         wait_until(lambda: b"And 0 more" not in ask(address, links.groups(ODD_CLUSTER))[2])
         yield address
@@ -288,6 +292,21 @@ def test_an_incident_leads_from_any_of_its_ids_to_the_one_that_stands(trouble: s
     assert "start broker 3 again, and stop no other broker meanwhile" in page.text
     assert "acks=all writers of topic orders fail" in page.text
     assert "../clusters/main/brokers/3" in page.links
+
+
+def test_a_cluster_is_found_by_its_id_and_by_a_former_name(trouble: str, tables: Tables, rows: Rows) -> None:
+    assert get(trouble, links.topic("id-of-main", "orders")).of("h1") == ["Topic orders"]
+    now = micros_now()
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.source(now))
+    before = Rows(cluster="former/name")
+    closed = before.incident("lag:e1", "slow_follower", now, short_id="former/name-1", closed_at=now, carried=None)
+    tables.put("incidents", closed, as_of=0)
+    with served(tables.directory) as address:
+        wait_until(lambda: ask(address, links.cluster("former/name"))[0] == 200)
+        assert get(address, links.cluster("former/name")).of("h1") == ["main"]
+        assert get(address, links.incident("main-1")).of("h1") == ["Incident former/name-1"]
+        assert "slow_follower in a test" in get(address, links.incidents(cluster_name="main")).text
+        assert "No incident fits" in get(address, links.incidents(cluster_name="other")).text
 
 
 def test_what_cannot_be_read_is_said_and_never_taken_for_nothing(tmp_path: Path) -> None:
@@ -354,3 +373,15 @@ def test_clusters_stand_worst_first_and_unknown_between_broken_and_well(tables: 
         listed = [link.removeprefix("./clusters/") for link in page.links if link.startswith("./clusters/")]
         assert listed == ["lost", "weak", "old", "well"]
         assert page.of("title") == ["\u2716 1 of 4 clusters critical - isrwatch"]
+
+
+def test_of_a_cluster_that_is_not_observed_nothing_is_well(tables: Tables) -> None:
+    write_live_cluster(tables, micros_now() - 2 * 3600 * SECOND)
+    with served(tables.directory) as address:
+        pages = crawl(address, "/")
+        assert len(pages) > 8
+        for path, page in pages.items():
+            if "at=" not in path:
+                assert "\u2714" not in page.text.replace("is back (\u2714)", ""), path
+        assert "Brokers when last observed" in get(address, links.cluster("main")).text
+        assert "open when last observed" in get(address, links.incident("main-4")).text

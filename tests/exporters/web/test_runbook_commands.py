@@ -39,7 +39,8 @@ def test_every_block_of_a_section_is_for_some_platform_and_without_a_platform_th
         assert for_platform(section, "") == section == for_platform(section, "a mainframe")
         chosen = {block for platform in PLATFORMS for block in blocks(for_platform(section, platform) + "\n")}
         assert chosen == set(blocks(section + "\n"))
-    everything = [block.text for block in commands_for("IsrwatchBlind", "", {})]
+    everything = [block.text for block in commands_for("IsrwatchBlind", "", {"server": "https://x"})]
+    everything[0] = "export ISRWATCH_SERVER={server}"
     assert everything == [
         block.rstrip("\n") for block in (*blocks(BOOK.setup + "\n"), *blocks(BOOK.sections["IsrwatchBlind"]))
     ]
@@ -48,6 +49,13 @@ def test_every_block_of_a_section_is_for_some_platform_and_without_a_platform_th
 def test_a_class_of_incidents_has_the_blocks_of_its_section_and_an_unknown_name_has_none() -> None:
     assert commands_for("broker_loss", "msk", {}) == commands_for("IsrwatchBrokerDown", "msk", {})
     assert commands_for("no_such_class", "msk", {}) == []
+
+
+def test_with_the_address_of_the_exporter_commands_run_from_any_machine_and_without_it_that_block_is_left_out() -> None:
+    known = Installations(url="https://isrwatch.example/kafka/")
+    first, *rest = commands_for("IsrwatchBrokerDown", "msk", known.labels("prod"))
+    assert first.text == "export ISRWATCH_SERVER=https://isrwatch.example/kafka"
+    assert rest == commands_for("IsrwatchBrokerDown", "msk", {})
 
 
 def test_a_block_is_headed_by_what_it_is_for() -> None:
@@ -81,7 +89,8 @@ def _calls(text: str, folder: Path) -> list[list[str]]:
 def _every_command(platform: str, name: str) -> str:
     labels = {"cluster": name, "topic": name, "group": name, "broker": "3", "bootstrap_servers": "b:9092"}
     labels |= {"namespace": "ns", "resource": "k"}
-    return "\n".join(block.text for section in BOOK.sections for block in commands_for(section, platform, labels))
+    every = (block.text for section in BOOK.sections for block in commands_for(section, platform, labels))
+    return "\n".join(dict.fromkeys(every))
 
 
 @pytest.mark.parametrize("platform", PLATFORMS[:3])
@@ -90,7 +99,7 @@ def test_commands_run_with_any_name_are_those_of_a_plain_name_with_that_one_in_i
 ) -> None:
     plain = sorted(_calls(_every_command(platform, "NAME"), tmp_path / "plain"))
     assert len(plain) > 80
-    for number, harmful in enumerate((*HARMFUL, "*", "~", "{topic}", "!x", "$B", "a#b", "#", 'a"b', "'", "x\\'; id #")):
+    for number, harmful in enumerate(("".join(HARMFUL) + "*~{topic}!x$B#'\"\\'; id #", "*", "~", "#")):
         calls = sorted(_calls(_every_command(platform, harmful), tmp_path / str(number)))
         assert calls == sorted([[word.replace("NAME", harmful) for word in call] for call in plain]), harmful
 

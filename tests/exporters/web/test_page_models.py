@@ -1,0 +1,118 @@
+"""Models of pages as pure functions: what is drawn, and what is said of a moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from exporters.read_model.incident_archive import Work
+from exporters.read_model.snapshot import EventRow
+from exporters.web.pages.drawing import Axis
+from exporters.web.pages.incidents import lasted
+from exporters.web.pages.page import Level, lasting
+from exporters.web.pages.timeline import timeline
+from streaming.contracts.events import EventKind
+from tests.exporters.conftest import SECOND, START
+
+CLOSED = {"opened_at": START, "updated_at": START + 60 * SECOND, "closed_at": START + 60 * SECOND, "recovered_at": None}
+OPEN = {**CLOSED, "closed_at": None}
+SUSPECT = {"suspects": [{"broker": 3, "score": 1.0}], "brokers": [3], "severity": "critical"}
+
+
+def event(kind: EventKind, second: int, partition: int | None = None, **more: Any) -> EventRow:
+    """Give an event of broker 3, or of a partition of the topic orders."""
+    values = dict.fromkeys(EventRow._fields)
+    at = START + second * SECOND
+    times = {"occurred_not_before": at, "occurred_not_after": at}
+    lists = {"candidates": (), "left_isr": (), "joined_isr": ()}
+    about = {"event_broker": 3} if partition is None else {"topic": "orders", "partition": partition}
+    return EventRow(**{**values, **times, **lists, **about, "event": kind, **more})
+
+
+def labels(drawing: Any) -> list[str]:
+    return [lane.label for lane in drawing.lanes]
+
+
+def test_a_timeline_has_states_of_partitions_and_brokers_with_their_work() -> None:
+    events = [
+        event(EventKind.FENCED, 10),
+        event(EventKind.ISR_SHRINK, 10, 0, left_isr=(3,)),
+        event(EventKind.UNDER_MIN_ISR_BEGAN, 10, 0),
+        event(EventKind.UNDER_MIN_ISR_BEGAN, 12, 1),
+        event(EventKind.UNDER_MIN_ISR_ENDED, 20, 0),
+        event(EventKind.UNDER_MIN_ISR_ENDED, 30, 1),
+        event(EventKind.UNFENCED, 25),
+        event(EventKind.ISR_EXPAND, 26, 0, joined_isr=(3,)),
+    ]
+    work = [Work(3, START - 100 * SECOND, START + 40 * SECOND, "new disk", has_overrun=False)]
+    drawing = timeline({**CLOSED, **SUSPECT}, events, work, START + 600 * SECOND)
+    under, broker = drawing.lanes
+    assert under.label == "partitions newly under min ISR, at most 2"
+    assert broker.label == ("broker 3, work announced: new disk, down (bar), leaves ISRs (\u25b2) and is back (\u2714)")
+    (band,) = under.bands
+    announced, down = broker.bands
+    assert (announced.left, announced.style, down.style) == (0, "work", "critical")
+    assert band.left == pytest.approx(100 * 20 / 80)  # the axis begins and ends ten seconds apart from the incident
+    assert band.width == pytest.approx(100 * 20 / 80)
+    assert down.width == pytest.approx(100 * 15 / 80, abs=0.02)
+    assert [mark.style for mark in broker.marks] == [Level.WARNING, Level.HEALTHY]
+    assert [tick.anchor for tick in drawing.ticks] == ["start", "middle", "end"]
+
+
+def test_a_timeline_until_a_moment_shows_nothing_later() -> None:
+    later = Work(3, START + 40 * SECOND, None, "later", has_overrun=False)
+    now = Work(3, START + 5 * SECOND, START + 50 * SECOND, "ends later", has_overrun=False)
+    drawing = timeline({**CLOSED, **SUSPECT}, [event(EventKind.FENCED, 10)], [now, later], START + 20 * SECOND)
+    (broker,) = drawing.lanes
+    assert broker.label == "broker 3, work announced: ends later, down (bar)"
+    assert [round(band.left + band.width) for band in broker.bands] == [100, 100]
+    assert drawing.ticks[-1].text == "14:13:40"
+
+
+def test_a_timeline_without_events_is_empty_but_drawn() -> None:
+    drawing = timeline({**OPEN, **SUSPECT, "suspects": None, "brokers": None}, [], [], START + SECOND)
+    assert (labels(drawing), drawing.height) == ([], 26)
+
+
+def test_a_short_bar_of_a_month_can_be_seen_and_stays_inside() -> None:
+    axis = Axis(START - 30 * 86_400 * SECOND, START)
+    band = axis.band(START - SECOND, None, Level.WARNING)
+    assert band.width > 0.1
+    assert band.left + band.width <= 100
+    assert axis.ticks()[0].text == "08-22"
+
+
+@pytest.mark.parametrize(
+    ("row", "second", "said"),
+    [
+        (CLOSED, 90, "1 min"),
+        (CLOSED, 30, "open for 30 s"),
+        (OPEN, 90, "open for 1 min 30 s"),
+        ({**OPEN, "recovered_at": START + 60 * SECOND}, 90, "recovered after 1 min"),
+        ({**OPEN, "recovered_at": START + 60 * SECOND}, 30, "open for 30 s"),
+    ],
+)
+def test_an_incident_lasts_as_of_the_moment_that_is_shown(row: dict[str, Any], second: int, said: str) -> None:
+    assert lasted(row, START + second * SECOND) == said
+
+
+def test_of_a_cluster_that_is_not_observed_it_is_unknown_whether_an_incident_lasts() -> None:
+    assert lasted(OPEN, START + 90 * SECOND, is_old=True) == "open when last observed"
+    assert lasted(CLOSED, START + 90 * SECOND, is_old=True) == "1 min"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, None),
+        (-1, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (3_600, "1 h"),
+        (90_061, "1 d 1 h"),
+        (1e9, "11574 d 1 h"),
+    ],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float | None, said: str | None) -> None:
+    assert lasting(seconds) == said
