@@ -18,7 +18,7 @@ from exporters.read_model.reader import micros_now
 from exporters.read_model.recorded_events import COLUMNS
 from exporters.read_model.times import SECOND, Clock
 from exporters.terminal.answer_view import print_answer, raise_unreadable
-from exporters.terminal.columns import Shown
+from exporters.terminal.columns import SubjectColumns
 from exporters.terminal.options import (
     AsOfOption,
     ClusterOption,
@@ -94,7 +94,9 @@ def incidents(  # noqa: PLR0913 - one parameter per option
         filters = {name: tuple(map(str, values)) for name, values in given.items() if values}
         answer = source.ask("incidents", Question(tuple(cluster or ()), filters, everything, as_of))
         output = output_of(row_format, replace(clock, now=answer.now))
-        print_answer(output, "incidents", answer, shown=Shown(lambda _, clock: incident_fields(clock), incident_style))
+        print_answer(
+            output, "incidents", answer, shown=SubjectColumns(lambda _, clock: incident_fields(clock), incident_style)
+        )
         raise_unreadable(answer)
 
 

@@ -32,7 +32,7 @@ from streaming.escapes import printable
 from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
-    from exporters.answers.subject import NameFilter, Subject
+    from exporters.answers.subject import ClusterSubject, NameFilter
 
 WATCH_SECONDS: Final = 2.0
 EXAMPLES: Final[Mapping[str, str]] = {
@@ -83,7 +83,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     repeated(show, watch=watch)
 
 
-def _answered(subject: Subject, given: Mapping[str, Any]) -> None:
+def _answered(subject: ClusterSubject, given: Mapping[str, Any]) -> None:
     """Run the command of a subject."""
     patterns = {each.name: tuple(given[each.name] or ()) for each in subject.filters}
     patterns[subject.filters[0].name] += tuple(given[_OWN_OPTION] or ())
@@ -126,7 +126,7 @@ def repeated(show: Callable[[Terminal], None], *, watch: bool) -> None:
             time.sleep(WATCH_SECONDS)
 
 
-def command_of(subject: Subject) -> Callable[..., None]:
+def command_of(subject: ClusterSubject) -> Callable[..., None]:
     """Return the function of a command: its options are those of the subject."""
     own, *others = subject.filters
     everything = Annotated[bool, typer.Option("--all", help="Include what is healthy.")]
