@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Place = Annotated[str, "the path of a folder or a file of this machine"]
 TablesPlace = Annotated[str, "the path of a folder of this machine, or the URL of one in a store"]
+Url = Annotated[str, "the absolute address of a program, to which a path is added"]
 Duration = Annotated[float, "seconds; in the file a duration with its unit, such as 30m"]
 _DAY: Final = 86_400.0
 COLLECTOR_LISTEN: Final = "127.0.0.1:9310"
@@ -170,8 +171,8 @@ class ExportSettings:
     """
 
     listen: str = "127.0.0.1:9308"
-    url: str = ""
-    alertmanager_url: str = ""
+    url: Url = ""
+    alertmanager_url: Url = ""
     refresh_interval: Duration = 0.1
     stale_after: Duration = 60.0
     detail_limit: int = 20_000
@@ -185,14 +186,12 @@ class ExportSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """The exporter that commands ask instead of reading tables, and how they log in there.
+    """The exporter that commands ask instead of reading tables; "" reads tables.
 
-    ``url`` is its address; "" reads the tables. Without ``user`` the login is that of ``~/.netrc``, if it has one.
-    ``ca_file`` holds certificates of authorities, besides those of the machine; ``certificate_file`` and ``key_file``
-    are the client's own. ``timeout`` is of connecting, and of each wait for more of an answer.
+    Without ``user`` the login is that of ``~/.netrc``. ``timeout`` is of each wait for more of an answer.
     """
 
-    url: str = ""
+    url: Url = ""
     user: str = ""
     password: str = ""
     ca_file: Place = ""
@@ -397,15 +396,9 @@ def _check_kafka_bus(bus: KafkaBusSettings) -> None:
 
 
 def _check_urls(settings: Settings) -> None:
-    export = settings.export
-    urls = {
-        "export.url": export.url,
-        "export.alertmanager_url": export.alertmanager_url,
-        "server.url": settings.server.url,
-    }
-    for key, url in urls.items():
-        if url:
-            check_url(key, url)
+    for key, hint, value in _leaves(settings):
+        if hint == Url and value:
+            check_url(key, value)
 
 
 def _check_series(export: ExportSettings) -> None:
@@ -544,11 +537,7 @@ def storage_of(settings: Settings, environment: Mapping[str, str] = os.environ) 
 
 
 def server_password(server: ServerSettings, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the password for the exporter that commands ask.
-
-    Raises:
-        ConfigurationError: a variable is not set, or a file cannot be read; no sentence holds a value.
-    """
+    """Return the password for the exporter that commands ask; errors are those of :func:`with_secrets`."""
     return _filled(server.password, "server.password", environment)
 
 

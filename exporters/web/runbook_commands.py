@@ -106,7 +106,7 @@ def _blocks(section: str, platform: str, values: Mapping[str, str]) -> Iterator[
 
 @dataclass(frozen=True, slots=True)
 class Installations:
-    """What an exporter knows of the clusters that its configuration has; of any other one nothing.
+    """Facts that an exporter has of the clusters in its configuration; of any other one it has none.
 
     Attributes:
         clusters: by their display name.
