@@ -339,6 +339,8 @@ def test_events_are_selected_by_time_kind_cause_and_broker(own_address: str, bus
     busy_cluster.commit(
         rows.partition("orders", 0, state, at, events=[shrink], left_isr=[3], cause="lag"),
         rows.partition("orders", 1, rows.state([2, 3, 1], [2, 3, 1], 2), at + SECOND, events=[ended]),
+        rows.cluster_row(at + SECOND),
+        rows.source(at + SECOND),
     )
     wait_until(lambda: len(answer(own_address, "/api/v1/events")["events"]) == 2)
 
