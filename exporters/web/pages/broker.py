@@ -159,8 +159,12 @@ def _level(
 ) -> Level:
     if inputs.is_stale(cluster) or state == "unknown":
         return Level.UNKNOWN
-    is_planned = number in announced_brokers(cluster, inputs.now)
-    own = Level.HEALTHY if state == "active" else Level.PLANNED if is_planned else Level.WARNING
+    if state == "active":
+        own = Level.HEALTHY
+    elif number in announced_brokers(cluster, inputs.now):
+        own = Level.PLANNED
+    else:
+        own = Level.WARNING if cluster.counts.hosted.get(number) or state == "fenced" else Level.INFO  # it is gone
     return min((own, *(each.level for each in conditions)), key=lambda level: level.rank)
 
 
