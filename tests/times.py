@@ -45,6 +45,7 @@ CAPS: Final = {
     ("contracts", "deploy", "docs", "drill", "mutants", "plugins", "long", "house"): 60,
     ("sandbox",): 45,
     ("judge", "fuzz"): 47,
+    ("pages",): 15,
     ("chaos", "chaos_kafka"): 15,
     ("stores",): 20,
 }

@@ -1,6 +1,6 @@
 """How long a scrape takes beside people who read pages: 20 of them, each with another page every few seconds.
 
-    python -m tests.benchmarks.readers [--partitions 10000] [--readers 20] [--think 5] [--rounds 6] [--scrapes 60]
+    python -m tests.benchmarks.readers [--partitions 10000] [--readers 20] [--think 5] [--rounds 20] [--scrapes 60]
 
 The exporter and its moving cluster are those of ``tests.benchmarks.exporter``. Rounds without and with readers take
 turns on one exporter, so that a change of the machine is in both. Readers go from page to page: all clusters, the
@@ -20,7 +20,7 @@ from exporters.answers import links
 from tests.benchmarks._running import child, options
 from tests.benchmarks.exporter import BROKERS, OFFSETS_SECONDS, PARTITIONS_OF_A_TOPIC, _first, scrape, serve
 
-_BETWEEN: Final = 0.1
+_BETWEEN: Final = 0.03
 
 
 class Reading(NamedTuple):
@@ -69,7 +69,7 @@ def scraped(address: str, scrapes: int) -> list[float]:
 
 def main() -> None:
     """Measure, and print both."""
-    given = options(__doc__, partitions=10_000, readers=20, think=5.0, rounds=6, scrapes=60)
+    given = options(__doc__, partitions=10_000, readers=20, think=5.0, rounds=20, scrapes=60)
     alone, beside, pages = list[float](), list[float](), list[float]()
     with child(serve, given.partitions) as (exporter, _):
         address = exporter.recv()

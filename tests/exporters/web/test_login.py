@@ -68,7 +68,8 @@ def test_every_route_but_those_of_the_list_needs_the_login(tmp_path: Path) -> No
     needing = [each for each in _paths(application(endpoints).routes) if each not in paths_without_login(settings)]
     assert {"/", "/runbook", "/api/v1/events"} <= {*needing}
     assert "/other" in paths_without_login(settings)
-    assert [each for each in needing if "metrics" in each or each.startswith(("/-/", "/healthz"))] == ["/metrics"]
+    assert [each for each in needing if each.startswith(("/metrics", "/-/", "/healthz"))] == ["/metrics"]
+    assert [each for each in needing if each.endswith("/metrics")] == ["/metrics", "/api/v1/answers/metrics"]
     assert paths_without_login(ExportSettings()) == ()
 
 
