@@ -360,6 +360,16 @@ def test_the_fleet_is_well_only_with_fresh_data_and_nothing_wrong(tables: Tables
         assert "(0)" in page.text
 
 
+def test_partitions_that_need_every_replica_and_have_it_are_no_trouble(tables: Tables, rows: Rows) -> None:
+    now = micros_now()
+    partitions = [rows.partition("orders", each, rows.state([1, 4], [1, 4], 1), now) for each in range(3)]
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.broker(4, now), *partitions, rows.source(now))
+    with served(tables.directory) as address:
+        page = get(address, "/")
+        assert page.of("title") == ["\u2714 1 of 1 cluster healthy - isrwatch"]
+        assert "wrong0000metadata" in "".join(page.of("td"))
+
+
 def test_without_tables_the_fleet_says_why_and_other_pages_do_not_pretend(tmp_path: Path) -> None:
     with serving(tmp_path, SETTINGS) as address:
         page = get(address, "/")
