@@ -186,11 +186,9 @@ class ExportSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """The exporter that commands ask instead of reading tables, and how they log in there.
+    """The exporter that commands ask instead of reading tables; "" reads tables.
 
-    ``url`` is its address; "" reads the tables. Without ``user`` the login is that of ``~/.netrc``, if it has one.
-    ``ca_file`` holds certificates of authorities, besides those of the machine; ``certificate_file`` and ``key_file``
-    are the client's own. ``timeout`` is of connecting, and of each wait for more of an answer.
+    Without ``user`` the login is that of ``~/.netrc``. ``timeout`` is of each wait for more of an answer.
     """
 
     url: Url = ""
@@ -539,11 +537,7 @@ def storage_of(settings: Settings, environment: Mapping[str, str] = os.environ) 
 
 
 def server_password(server: ServerSettings, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the password for the exporter that commands ask.
-
-    Raises:
-        ConfigurationError: a variable is not set, or a file cannot be read; no sentence holds a value.
-    """
+    """Return the password for the exporter that commands ask; errors are those of :func:`with_secrets`."""
     return _filled(server.password, "server.password", environment)
 
 

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.answers.answer import Row, Sentence, Tone
-from exporters.answers.subject import FRESHNESS, Inquiry, NameFilter, Subject
+from exporters.answers.subject import FRESHNESS, ClusterSubject, Inquiry, NameFilter
 from exporters.read_model.snapshot import BrokerAdvice
 from exporters.read_model.times import SECOND, Clock, span
 from streaming.contracts.health import OFFLINE, UNDER_MIN_ISR, states_of
@@ -281,7 +281,7 @@ def _to_the_second(micros: int, now: int) -> str:
 
 
 BROKER_FILTER: Final = NameFilter(name="broker", help="Broker id.", names=lambda row: (str(row["broker"]),))
-BROKERS: Final = Subject(
+BROKERS: Final = ClusterSubject(
     name="brokers",
     help="Show brokers: what each leads and holds, and whether it is safe to stop.",
     filters=(BROKER_FILTER,),

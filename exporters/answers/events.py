@@ -160,8 +160,8 @@ def _whole(name: str, text: str) -> int:
     return int(text)
 
 
-def _one_of(name: str, known: Iterable[str], given: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    allowed = [*known]
+def _one_of(name: str, allowed_values: Iterable[str], given: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    allowed = [*allowed_values]
     for text in given.get(name, ()):
         if text not in allowed:
             raise ConfigurationError(f"{name} is {text!r}; use one of {', '.join(allowed)}")

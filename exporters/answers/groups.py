@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.answers.answer import Row, Sentence, Tone
 from exporters.answers.partitions import TOPIC_HELP
-from exporters.answers.subject import OF_SAMPLES, Inquiry, NameFilter, Subject
+from exporters.answers.subject import OF_SAMPLES, ClusterSubject, Inquiry, NameFilter
 from exporters.read_model.event_filter import matches_topic
 from exporters.read_model.group_sums import GroupTrouble, summed, troubles
 from exporters.read_model.times import SECOND, Clock
@@ -107,14 +107,14 @@ def _topics(asked: Inquiry) -> set[str]:
     return read | {topic.topic for each, _ in asked.clusters for topic in each.topics.values()}
 
 
-GROUP_SUBJECT: Final = Subject(
+GROUP_SUBJECT: Final = ClusterSubject(
     name="groups",
     help="Show consumer groups: state, lag, and what is wrong.",
     filters=(
         NameFilter(
             name="group", help="Group, 'payments-*', or '!tmp-*' for all others.", names=lambda row: (row["group"],)
         ),
-        NameFilter(name="topic", help=TOPIC_HELP, names=lambda row: row["topics"], known=_topics),
+        NameFilter(name="topic", help=TOPIC_HELP, names=lambda row: row["topics"], every_name=_topics),
     ),
     columns=tuple(dict.fromkeys((*_OF_GROUP, "idle_seconds", OF_SAMPLES, *summed(()), "reason", "topics"))),
     rows=group_rows,

@@ -60,9 +60,9 @@ def answer(tables: Tables, question: Question) -> Answer:
     archive, freshness = archive_of(tables), freshness_of(tables, unreadable)
     every = archive.all()
     names = read_names(tables.folder, unreadable) if tables.snapshot is None else {}
-    known = {name for row in every for name in (row["cluster"], row["cluster_id"])}
-    known |= {name for each in freshness for name in (each.name, each.id)} | {*names, *names.values()}
-    refuse_unknown(question.clusters, known, "cluster")
+    names_there = {name for row in every for name in (row["cluster"], row["cluster_id"])}
+    names_there |= {name for each in freshness for name in (each.name, each.id)} | {*names, *names.values()}
+    refuse_unknown(question.clusters, names_there, "cluster")
     since, until = (clock.read(given[name][-1]) if given.get(name) else None for name in ("since", "until"))
     as_of = None if question.at is None else AsOf(clock.read(question.at))
     if as_of is not None:
@@ -101,15 +101,15 @@ def freshness_of(tables: Tables, unreadable: UnreadableTables) -> list[ClusterFr
             )
             for each in sorted(tables.snapshot.clusters.values(), key=lambda each: each.name)
         ]
-    found: list[ClusterFreshness] = []
+    ages: list[ClusterFreshness] = []
     with unreadable.collected():
         if (table := open_ours(tables.folder, SOURCE_PROGRESS)) is not None:
             columns = columns_of(query(table, _LAST_OBSERVED), ("cluster_id", "cluster", "newest"))
             for cluster_id, name, newest in zip(*columns.values(), strict=True):
                 if newest is not None:
                     age = max(0, tables.now - newest) / SECOND
-                    found.append(ClusterFreshness(name, cluster_id, age, age > tables.limits.stale_after))
-    return found
+                    ages.append(ClusterFreshness(name, cluster_id, age, age > tables.limits.stale_after))
+    return ages
 
 
 def _classes(given: Iterable[str]) -> list[str]:
@@ -301,21 +301,21 @@ def suspects(row: Mapping[str, Any]) -> str:
     return listed or ("none" if scored else "?")
 
 
-def facts(told: IncidentReport, clock: Clock) -> dict[str, str]:
+def facts(explained: IncidentReport, clock: Clock) -> dict[str, str]:
     """Return what is said of an incident, each under the word that it is shown with, in order."""
-    row = told.incident
+    row = explained.incident
     peaks = {name: row[f"{name}_peak"] for name in ("under_replicated", "under_min_isr", "offline")}
     causes = (f"{each['cause']} {each['changes']:,}" for each in row["causes"] or ())
     every = {
         "incident": shown_id(row),
-        "page": told.url,
-        "includes": ", ".join(told.parts),
+        "page": explained.url,
+        "includes": ", ".join(explained.parts),
         "class": row["incident_class"],
         "severity": row["severity"],
         "summary": row["summary"],
         "meaning": row["consequence"],
-        "groups": "; ".join(told.groups),
-        "harm by": ", ".join(told.explained_by),
+        "groups": "; ".join(explained.groups),
+        "harm by": ", ".join(explained.explained_by),
         "do first": row["next_step"],
         "opened": clock.iso(row["opened_at"]),
         "closed": closed(row, clock),
@@ -323,9 +323,9 @@ def facts(told: IncidentReport, clock: Clock) -> dict[str, str]:
         "topics": ", ".join(row["topics"] or ()),
         "causes": ", ".join(causes),
         "peak": ", ".join(f"{'?' if count is None else count} {name}" for name, count in peaks.items()),
-        "planned": "; ".join(f"broker {each['broker']}: {each['text']}" for each in told.work),
+        "planned": "; ".join(f"broker {each['broker']}: {each['text']}" for each in explained.work),
         "long id": row["incident_id"],
-        "polled": said_of_evidence(told.evidence),
+        "polled": said_of_evidence(explained.evidence),
     }
     return {name: str(text) for name, text in every.items() if text}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.answers.answer import Row, Sentence
+from exporters.answers.answer import Row, Sentence, Tone
 from exporters.answers.brokers import announced_work
-from exporters.answers.subject import FRESHNESS, Inquiry, NameFilter, Subject
+from exporters.answers.subject import FRESHNESS, ClusterSubject, Inquiry, NameFilter
 from exporters.read_model.conditions import announced_brokers
 from exporters.read_model.snapshot import ClusterTotals, PartitionCounts
 from exporters.read_model.times import SECOND
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from streaming.contracts.columns import Table
     from streaming.contracts.state import ObservedTime
 
+_LISTED: Final = 3
 UNHEALTHY: Final = (OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED)
 """Worst first."""
 _COUNTED: Final = (UNDER_REPLICATED, AT_MIN_ISR, UNDER_MIN_ISR, OFFLINE, DISKLESS)
@@ -93,7 +94,7 @@ def said_of_clusters(_: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
         yield Sentence("no cluster has been observed; start isrwatch job and collect")
 
 
-CLUSTERS: Final = Subject(
+CLUSTERS: Final = ClusterSubject(
     name="clusters",
     help="One row per cluster, the worst first: data age, brokers, partitions by state.",
     filters=(),
@@ -144,8 +145,8 @@ def _topics(asked: Inquiry) -> set[str]:
 
 
 TOPIC_HELP: Final = "Topic name, 'orders-*', or '!tmp-*' for all others."
-TOPIC_FILTER: Final = NameFilter(name="topic", help=TOPIC_HELP, names=lambda row: (row["topic"],), known=_topics)
-TOPICS: Final = Subject(
+TOPIC_FILTER: Final = NameFilter(name="topic", help=TOPIC_HELP, names=lambda row: (row["topic"],), every_name=_topics)
+TOPICS: Final = ClusterSubject(
     name="topics",
     help="Show topics: the totals of their partitions.",
     filters=(TOPIC_FILTER,),
@@ -222,6 +223,11 @@ def said_of_partitions(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say why there is no row; else which announced work explains that brokers are missing."""
     if not rows:
         yield Sentence(_no_partitions(asked))
+    for (topic, state, follows, owner), numbers in _consequences(rows).items():
+        listed = ", ".join(name_of(topic, number) for number in numbers[:_LISTED])
+        more = f" and {len(numbers) - _LISTED:,} more" if len(numbers) > _LISTED else ""
+        words = state.replace("_", " ").replace("isr", "ISR")
+        yield Sentence(f"{listed}{more}{asked.of_cluster(owner)} {words}: {follows}", Tone.WARNING)
     if not asked.is_now:
         return
     missing: dict[str, set[int]] = defaultdict(set)
@@ -231,6 +237,15 @@ def said_of_partitions(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
         for number in sorted(announced_brokers(cluster, asked.now) & missing[cluster.cluster.cluster_id]):
             work = announced_work(cluster.brokers[number]._asdict(), asked.now)
             yield Sentence(f"work on broker {number}{asked.of_cluster(cluster.name)} is announced {work}")
+
+
+def _consequences(rows: list[Row]) -> dict[tuple[str, str, str, str], list[int]]:
+    """Return the numbers of the partitions of one topic that have one consequence."""
+    numbers: dict[tuple[str, str, str, str], list[int]] = defaultdict(list)
+    for row in rows:
+        if row["consequence"]:
+            numbers[row["topic"], row["health"], row["consequence"], row["cluster"]].append(row["partition"])
+    return numbers
 
 
 def _no_partitions(asked: Inquiry) -> str:
@@ -257,9 +272,9 @@ PARTITIONS_OF: Final = NameFilter(
     name="topic",
     help="Topic name, 'orders-*', '!tmp-*' for all others, or a partition: orders-3.",
     names=lambda row: (row["topic"], name_of(row["topic"], row["partition"])),
-    known=_partitions,
+    every_name=_partitions,
 )
-PARTITION: Final = Subject(
+PARTITION: Final = ClusterSubject(
     name="partitions",
     help="Show the unhealthy partitions, worst first; with --all every one.",
     filters=(PARTITIONS_OF,),

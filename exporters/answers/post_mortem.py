@@ -31,9 +31,9 @@ _COUNTS: Final = {
 }
 
 
-def markdown(told: IncidentReport) -> str:
+def markdown(explained: IncidentReport) -> str:
     """Return the post-mortem of an incident; times are UTC."""
-    return "\n".join(_lines(told, Clock(told.now))) + "\n"
+    return "\n".join(_lines(explained, Clock(explained.now))) + "\n"
 
 
 def escaped(text: object) -> str:
@@ -43,22 +43,22 @@ def escaped(text: object) -> str:
     \<b\>\*x\* 1\. a
     """
     plain = _SPECIAL.sub(r"\\\1", printable(str(text)))
-    return _BEGINS.sub(lambda found: f"{found[1]}{found[2][:-1]}\\{found[2][-1]}", plain)
+    return _BEGINS.sub(lambda begin: f"{begin[1]}{begin[2][:-1]}\\{begin[2][-1]}", plain)
 
 
-def _lines(told: IncidentReport, clock: Clock) -> Iterator[str]:
-    row = told.incident
+def _lines(explained: IncidentReport, clock: Clock) -> Iterator[str]:
+    row = explained.incident
     yield f"# {escaped(shown_id(row))}: {escaped(row['summary'])}"
     yield ""
-    for sentence in (told.stale, *told.unreadable.values()):
+    for sentence in (explained.stale, *explained.unreadable.values()):
         if sentence:
             yield f"> {escaped(sentence)}"
             yield ""
-    for name, text in _head(told, clock).items():
+    for name, text in _head(explained, clock).items():
         yield f"- **{name}**: {text}"
-    yield from _section("Impact", _impact(told))
+    yield from _section("Impact", _impact(explained))
     yield from _section("Cause", _cause(row))
-    yield from _section("Timeline (UTC)", _timeline(told, clock))
+    yield from _section("Timeline (UTC)", _timeline(explained, clock))
     for heading in ("What went well, what did not", "What is done so that it does not happen again"):
         yield from _section(heading, iter(["_to be written_"]))
 
@@ -70,23 +70,23 @@ def _section(heading: str, lines: Iterator[str]) -> Iterator[str]:
     yield from lines
 
 
-def _head(told: IncidentReport, clock: Clock) -> dict[str, str]:
-    row = told.incident
+def _head(explained: IncidentReport, clock: Clock) -> dict[str, str]:
+    row = explained.incident
     every = {
         "Cluster": escaped(row["cluster"]),
         "Severity": escaped(row["severity"]),
         "Class": escaped(row["incident_class"]),
         "Opened": clock.iso(row["opened_at"]),
         "Closed": escaped(closed(row, clock)),
-        "Includes": escaped(", ".join(told.parts)),
-        "Before and after": escaped(" and ".join(each or "none" for each in (told.before, told.after))),
-        "Page": "" if told.url is None else f"<{told.url}>",
+        "Includes": escaped(", ".join(explained.parts)),
+        "Before and after": escaped(" and ".join(each or "none" for each in (explained.before, explained.after))),
+        "Page": "" if explained.url is None else f"<{explained.url}>",
     }
     return {name: text for name, text in every.items() if text}
 
 
-def _impact(told: IncidentReport) -> Iterator[str]:
-    row = told.incident
+def _impact(explained: IncidentReport) -> Iterator[str]:
+    row = explained.incident
     if row["consequence"]:
         yield escaped(row["consequence"])
         yield ""
@@ -96,7 +96,7 @@ def _impact(told: IncidentReport) -> Iterator[str]:
     if row["topics"]:
         more = (row["topic_count"] or 0) - len(row["topics"])
         yield f"- topics: {escaped(', '.join(row['topics']))}{f' and {more:,} more' if more > 0 else ''}"
-    for text in (*told.groups, *(f"harm that {each} accounts for" for each in told.explained_by)):
+    for text in (*explained.groups, *(f"harm that {each} accounts for" for each in explained.explained_by)):
         yield f"- {escaped(text)}"
 
 
@@ -111,16 +111,16 @@ def _cause(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"Do first: {escaped(row['next_step'])}"
 
 
-def _timeline(told: IncidentReport, clock: Clock) -> Iterator[str]:
-    lines = [(each["at"], _moment(each)) for each in told.moments]
-    for work in told.work:
+def _timeline(explained: IncidentReport, clock: Clock) -> Iterator[str]:
+    lines = [(each["at"], _moment(each)) for each in explained.moments]
+    for work in explained.work:
         text = f"planned work on broker {work['broker']} was announced: {escaped(work['text'])}"
         lines.append((work["since"], text))
         if work["until"] is not None:
             end = "overran" if work["has_overrun"] else "was over"
             lines.append((work["until"], f"planned work on broker {work['broker']} {end}"))
     yield from (f"- {clock.iso(at)} {text}" for at, text in sorted(lines, key=lambda line: line[0]))
-    if not told.is_whole:
+    if not explained.is_whole:
         yield "- … and more until the end, which isrwatch events shows"
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from exporters.answers.answer import Row, Sentence, Tone
 from exporters.answers.brokers import BROKER_FILTER
 from exporters.answers.partitions import TOPIC_FILTER
-from exporters.answers.subject import FRESHNESS, OF_SAMPLES, Inquiry, Subject
+from exporters.answers.subject import FRESHNESS, OF_SAMPLES, ClusterSubject, Inquiry
 from exporters.read_model.cluster_samples import bytes_to_go, is_reassigned, replicas_to_go
 from exporters.read_model.times import SECOND, span
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS
@@ -111,7 +111,7 @@ def said_of_replicas(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     yield from _said_of_silent(asked, _REPLICAS)
 
 
-REPLICAS: Final = Subject(
+REPLICAS: Final = ClusterSubject(
     name="replicas",
     help="Show the replicas that are behind their leader, longest first; with --all every one.",
     filters=(TOPIC_FILTER, BROKER_FILTER),
@@ -175,7 +175,7 @@ def said_of_reassignments(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]
         yield Sentence("nothing is being reassigned" if asked.clusters else "no cluster has been observed")
 
 
-REASSIGNMENTS: Final = Subject(
+REASSIGNMENTS: Final = ClusterSubject(
     name="reassignments",
     help="Show the partitions on the move: what is added and removed, and what is left to copy.",
     filters=(TOPIC_FILTER,),
@@ -229,7 +229,7 @@ def _cordoned(who: str, directories: list[LogDirectoryRow]) -> Sentence:
     return Sentence(text, Tone.WARNING)
 
 
-DIRECTORIES: Final = Subject(
+DIRECTORIES: Final = ClusterSubject(
     name="directories",
     help="Show the log directories of brokers: how full they are, and when they will be full.",
     filters=(BROKER_FILTER,),

@@ -8,7 +8,7 @@ from exporters.answers.answer import Row, Sentence, Tone
 from exporters.answers.brokers import BROKER_FILTER
 from exporters.answers.partitions import TOPIC_HELP
 from exporters.answers.replicas import ages_of
-from exporters.answers.subject import OF_SAMPLES, Inquiry, NameFilter, Subject
+from exporters.answers.subject import OF_SAMPLES, ClusterSubject, Inquiry, NameFilter
 from exporters.metrics.quorum import looked_at
 from exporters.read_model.cluster_samples import behind_seconds, member_of
 from exporters.read_model.times import SECOND
@@ -52,7 +52,7 @@ def said_of_quorum(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
             yield Sentence(replaced_sentence(node, voter.directory_id, observer.directory_id), Tone.WARNING)
 
 
-QUORUM: Final = Subject(
+QUORUM: Final = ClusterSubject(
     name="quorum",
     help="Show the members of the metadata quorum, and how far each is behind.",
     filters=(NameFilter(name="node", help="Node id.", names=lambda row: (str(row["node"]),)),),
@@ -98,7 +98,7 @@ def _transactions_asked_at(cluster: ClusterSnapshot) -> dict[int, int]:
     return {} if at is None else {-1: at}
 
 
-TRANSACTION_SUBJECT: Final = Subject(
+TRANSACTION_SUBJECT: Final = ClusterSubject(
     name="transactions",
     help="Show the open transactions: those that hang, then those that are late, then the oldest.",
     filters=(
@@ -111,7 +111,7 @@ TRANSACTION_SUBJECT: Final = Subject(
             name="topic",
             help=TOPIC_HELP,
             names=lambda row: [name.rpartition("-")[0] for name in row["transaction_partitions"] or ()],
-            known=lambda asked: {topic.topic for each, _ in asked.clusters for topic in each.topics.values()},
+            every_name=lambda asked: {topic.topic for each, _ in asked.clusters for topic in each.topics.values()},
         ),
     ),
     columns=(*(column.name for column in TRANSACTIONS.columns), OF_SAMPLES, "is_late", "open_seconds"),
@@ -132,7 +132,7 @@ def said_of_metrics(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
         yield asked.without_samples(BROKER_METRICS, "broker metrics", needs)
 
 
-METRICS: Final = Subject(
+METRICS: Final = ClusterSubject(
     name="metrics",
     help="Show the metrics that agents of brokers export.",
     filters=(NameFilter(name="metric", help="Name, or '*_idle_*'.", names=lambda row: (row["metric"],)), BROKER_FILTER),

@@ -221,12 +221,12 @@ def _login(settings: ServerSettings, environment: Mapping[str, str]) -> httpx2.B
         return httpx2.BasicAuth(settings.user, server_password(settings, environment))
     host = urlsplit(settings.url).hostname or ""
     try:
-        found = netrc.netrc(environment.get("NETRC")).authenticators(host)
+        login = netrc.netrc(environment.get("NETRC")).authenticators(host)
     except FileNotFoundError:
         return None
     except (OSError, netrc.NetrcParseError) as error:
         raise ServerRefused(f"the login of {host} cannot be read from ~/.netrc: {error}") from None
-    return None if found is None else httpx2.BasicAuth(found[0], found[2] or "")
+    return None if login is None else httpx2.BasicAuth(login[0], login[2] or "")
 
 
 def _why(error: OSError) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exporters.answers.answer import Row, Sentence
-from exporters.answers.subject import OF_SAMPLES, Inquiry, NameFilter, Subject
+from exporters.answers.subject import OF_SAMPLES, ClusterSubject, Inquiry, NameFilter
 from exporters.read_model.sampled_settings import feature_levels, throttles_left
 from exporters.read_model.times import SECOND
 from streaming.contracts.durability import WORST_FIRST, TopicDurability, Weakness, is_in_one_rack, versions_of
@@ -200,7 +200,7 @@ def _subjects(asked: Inquiry) -> Iterator[str]:
 
 
 _OF_FINDING: Final = ("topic", "broker", "finding", "reason", "fix")
-SETTINGS: Final = Subject(
+SETTINGS: Final = ClusterSubject(
     name="settings",
     help="Show unsafe settings and how to fix them.",
     filters=(
@@ -208,7 +208,7 @@ SETTINGS: Final = Subject(
             name="subject",
             help="Topic, 'orders-*', 'broker 3', or cluster.",
             names=lambda row: (row["subject"],),
-            known=_subjects,
+            every_name=_subjects,
         ),
     ),
     columns=("cluster_id", "cluster", "subject", *_OF_FINDING, OF_SAMPLES),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AnswerSource:
     """Source of answers: an exporter, or else the tables of a folder."""
 
     server: Server | None
@@ -32,7 +32,7 @@ class Source:
     config_file: Path | None
 
     @classmethod
-    def of(cls, server: str | None, tables: str | None, config_file: Path | None) -> Source:
+    def of(cls, server: str | None, tables: str | None, config_file: Path | None) -> AnswerSource:
         """Choose by the options, the variable ISRWATCH_SERVER and the configuration.
 
         Raises:

@@ -191,13 +191,13 @@ class NameFilter:
         name: of the parameter and the option, and what it chooses, in the singular.
         help: what is written there.
         names: the names by which a row is chosen.
-        known: every name there is; None is those of the rows.
+        every_name: that there is; None is those of the rows.
     """
 
     name: str
     help: str
     names: Callable[[Row], Iterable[str]]
-    known: Callable[[Inquiry], Iterable[str]] | None = None
+    every_name: Callable[[Inquiry], Iterable[str]] | None = None
 
     def chosen(self, asked: Inquiry, rows: list[Row]) -> list[Row]:
         """Return the rows that are chosen.
@@ -208,8 +208,8 @@ class NameFilter:
         patterns = asked.question.filters.get(self.name, ())
         if not patterns:
             return rows
-        if self.known is not None:
-            refuse_unknown(patterns, self.known(asked), self.name)
+        if self.every_name is not None:
+            refuse_unknown(patterns, self.every_name(asked), self.name)
         elif rows:
             refuse_unknown(patterns, (name for row in rows for name in self.names(row)), self.name)
         chosen = patterns_of(*patterns)
@@ -217,7 +217,7 @@ class NameFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class ClusterSubject:
     """Subject that can be asked about.
 
     Attributes:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from exporters.answers.answer import Answer, Question
-    from exporters.answers.subject import Subject, Tables
+    from exporters.answers.subject import ClusterSubject, Tables
 
-SUBJECTS: Final[Mapping[str, Subject]] = {
+SUBJECTS: Final[Mapping[str, ClusterSubject]] = {
     each.name: each
     for each in (
         *(CLUSTERS, BROKERS, TOPICS, PARTITION, REPLICAS, REASSIGNMENTS, DIRECTORIES),
@@ -45,7 +45,7 @@ class Answering(NamedTuple):
     has_healthy: bool = True
 
 
-def _of_subject(subject: Subject) -> Answering:
+def _of_subject(subject: ClusterSubject) -> Answering:
     filters = {each.name: each.help for each in subject.filters}
     return Answering(subject.help, filters, subject.answer, has_history=subject.has_history)
 

@@ -1,1 +1,1 @@
-"""What an assistant may ask, over the Model Context Protocol: it reads, and changes nothing."""
+"""Tools for an assistant, over the Model Context Protocol: they read, and change nothing."""

@@ -29,7 +29,7 @@ def mcp(
 
     Example: isrwatch mcp --server https://isrwatch.example
     """
-    from exporters.answers.source import Source
+    from exporters.answers.source import AnswerSource
     from exporters.mcp.tools import server_for
 
-    server_for(Source.of(server, tables, config_file)).run("stdio")
+    server_for(AnswerSource.of(server, tables, config_file)).run("stdio")

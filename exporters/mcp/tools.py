@@ -1,6 +1,6 @@
 """The tools of ``isrwatch mcp``: each is a question that the commands can answer, its result bounded JSON or Markdown.
 
-Names of topics and groups, and texts of events, come from clusters: whoever may create a topic may choose one. So every
+Names of topics and groups, and texts of events, come from clusters: users choose them. So every
 result is data, which the instructions say, and of which nothing is interpreted here.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from exporters.answers.answer import Answer
-    from exporters.answers.source import Source
+    from exporters.answers.source import AnswerSource
 
 INSTRUCTIONS: Final = (
     "isrwatch watches the replication of Kafka clusters: who left which ISR, why, what it means for clients, and what "
@@ -49,7 +49,7 @@ _LISTED: Final = (
 )  # fmt: skip
 
 
-def server_for(source: Source) -> MCPServer:
+def server_for(source: AnswerSource) -> MCPServer:
     """Return the server whose tools answer from a source."""
     served = MCPServer("isrwatch", instructions=INSTRUCTIONS, version=version("isrwatch"), log_level="ERROR")
     tools = Tools(source)
@@ -59,7 +59,7 @@ def server_for(source: Source) -> MCPServer:
         tools.incidents,
         tools.incident,
         tools.post_mortem,
-        tools.what_happened,
+        tools.changes_between,
         tools.state_at,
         tools.may_broker_stop,
     ):
@@ -88,7 +88,7 @@ def _in_sentences(tool: Callable[..., str]) -> Callable[..., str]:
 class Tools:
     """Questions of an assistant."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: AnswerSource) -> None:
         """Answer from tables, or from an exporter."""
         self._source = source
 
@@ -126,17 +126,17 @@ class Tools:
         Who is suspected and why, what it means for clients, what to do first, what happened moment by moment, planned
         work in that time, and the incidents before and after.
         """
-        told = self._source.incident(incident)
-        clock = Clock(told.now)
+        explained = self._source.incident(incident)
+        clock = Clock(explained.now)
         return _bounded({
-            "facts": facts(told, clock),
-            "stale": told.stale,
-            "what_happened": [_moment(each, clock) for each in told.moments],
-            "what_happened_is_whole": told.is_whole,
-            "planned_work": [_readable(each, clock) for each in told.work],
-            "before": told.before,
-            "after": told.after,
-            "cannot_be_read": told.unreadable,
+            "facts": facts(explained, clock),
+            "stale": explained.stale,
+            "what_happened": [_moment(each, clock) for each in explained.moments],
+            "what_happened_is_whole": explained.is_whole,
+            "planned_work": [_readable(each, clock) for each in explained.work],
+            "before": explained.before,
+            "after": explained.after,
+            "cannot_be_read": explained.unreadable,
         })  # fmt: skip
 
     def post_mortem(self, incident: str) -> str:
@@ -144,7 +144,7 @@ class Tools:
         text = markdown(self._source.incident(incident))
         return text if len(text) <= LARGEST else f"{text[:LARGEST]}\n\n(cut at {LARGEST:,} characters)\n"
 
-    def what_happened(
+    def changes_between(
         self, since: str, until: str | None = None, cluster: str | None = None, topic: str | None = None,
         broker: int | None = None,
     ) -> str:  # fmt: skip

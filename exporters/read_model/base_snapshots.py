@@ -7,6 +7,7 @@ last one: the next moment costs what is applied to it alone.
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
@@ -62,8 +63,9 @@ _NOTHING: Final = _Begin(BEFORE_FIRST, ReplicationSnapshot())
 
 
 class _Following(NamedTuple):
-    """The changes after a base up to a moment, as they were read from a version of the table."""
+    """The changes after a base up to a moment, as they were read from a version of a table."""
 
+    table_id: int
     table_version: int
     begin: int
     clusters: Clusters
@@ -78,7 +80,7 @@ class BaseSnapshots:
         """Read nothing yet; the folder of the tables need not exist."""
         self._tables = tables
         self._bases = KeptTable(tables, PAST_STATES)
-        self._begins: OrderedDict[tuple[int, Clusters], _Begin] = OrderedDict()
+        self._begins: OrderedDict[tuple[Base, Clusters], _Begin] = OrderedDict()
         self._following: _Following | None = None
         self._damaged: set[str] = set()
 
@@ -112,16 +114,16 @@ class BaseSnapshots:
 
     def _begin(self, newest_version: int, at: int, clusters: Clusters) -> _Begin:
         for base in self._candidates(newest_version, at):
-            for key in ((base.version, clusters), (base.version, None)):
+            for key in ((base, clusters), (base, None)):
                 if key in self._begins:
                     self._begins.move_to_end(key)
-                    return self._begins[key]
+                    return _of_clusters(self._begins[key], clusters)
             try:
                 begin = self._read(base, clusters)
             except IsrwatchError:  # an older one, or the changes alone, give the same
                 self._damaged.update(file.path for file in base.files)
                 continue
-            self._keep((base.version, clusters), begin)
+            self._keep((base, clusters), begin)
             return begin
         return _NOTHING
 
@@ -149,16 +151,17 @@ class BaseSnapshots:
                 )
         return _Begin(base.version, draft.finish(base.version, base.newest, 0), rows.num_rows)
 
-    def _keep(self, key: tuple[int, Clusters], begin: _Begin) -> None:
+    def _keep(self, key: tuple[Base, Clusters], begin: _Begin) -> None:
         self._begins[key] = begin
         while len(self._begins) > 1 and sum(each.partitions for each in self._begins.values()) > PARTITIONS_KEPT:
             self._begins.popitem(last=False)
 
     def _rows(self, changes: DeltaTable, begin: int, at: int, clusters: Clusters) -> pa.Table:
         """Return the changes after a version that had occurred by a moment, in any order."""
-        held, version = self._following, int(changes.version())
-        if held is None or (held.begin, held.clusters) != (begin, clusters) or held.until < at:
-            held = _Following(version, begin, clusters, at, _changes(changes, begin, at, clusters))
+        held, version, table_id = self._following, int(changes.version()), changes.metadata().id
+        is_same = held is not None and (held.table_id, held.begin, held.clusters) == (table_id, begin, clusters)
+        if held is None or not is_same or held.until < at or held.table_version > version:
+            held = _Following(table_id, version, begin, clusters, at, _changes(changes, begin, at, clusters))
         elif held.table_version < version:  # they may have occurred before
             fresh = _changes(changes, held.table_version, held.until, clusters)
             held = held._replace(table_version=version, rows=pa.concat_tables([held.rows, fresh]))
@@ -181,6 +184,14 @@ def _partitions(rows: pa.Table) -> pa.Table:
     after = rows["after"].combine_chunks()
     columns = dict(zip((field.name for field in after.type), after.flatten(), strict=True))
     return pa.table({name: columns[name] if name in columns else rows[name] for name in PartitionState._fields})
+
+
+def _of_clusters(begin: _Begin, clusters: Clusters) -> _Begin:
+    """Return a state of more clusters without the others."""
+    if clusters is None:
+        return begin
+    chosen = {key: each for key, each in begin.snapshot.clusters.items() if key in clusters}
+    return begin._replace(snapshot=replace(begin.snapshot, clusters=chosen))
 
 
 def _changes(changes: DeltaTable, after: int, at: int, clusters: Clusters) -> pa.Table:

@@ -65,7 +65,7 @@ class Work(NamedTuple):
     has_overrun: bool
 
 
-class _Read(NamedTuple):
+class _ArchiveContent(NamedTuple):
     """Content of one version: all rows by id, and those that stand for themselves, open before closed, newest first."""
 
     version: int = BEFORE_FIRST
@@ -100,7 +100,7 @@ class IncidentArchive:
         self._tables, self._monotonic, self._look_seconds = tables, monotonic, look_seconds
         self._names = names or (lambda: read_names(tables))
         self._lock = threading.Lock()
-        self._read = _Read()
+        self._read = _ArchiveContent()
         self._looked_at: float | None = None
 
     def all(self, clusters: Collection[str] = ()) -> list[Row]:
@@ -203,7 +203,7 @@ class IncidentArchive:
                     every[place] = work._replace(until=at, has_overrun=has_overrun)
         return [work for work in every if work.until is None or work.until >= row["opened_at"]]
 
-    def _newest(self) -> _Read:
+    def _newest(self) -> _ArchiveContent:
         with self._lock:
             now = self._monotonic()
             if self._looked_at is None or now - self._looked_at >= self._look_seconds:
@@ -211,21 +211,21 @@ class IncidentArchive:
                 self._looked_at = now
             return self._read
 
-    def _looked(self) -> _Read:
+    def _looked(self) -> _ArchiveContent:
         """Read the table if it has another version. Rows of incidents that can change no more are decoded once."""
         self._looked_at = None  # what cannot be read is tried again by the next request
         if not has_moved(self._tables / INCIDENTS.name, self._read.version):
             return self._read
         table = open_ours(self._tables, INCIDENTS)
         if table is None:
-            return _Read()
+            return _ArchiveContent()
         selected = query(table, f"SELECT {_SELECTED} FROM rows")  # noqa: S608 - our own columns
         rows, over = _decoded(selected, self._read)
         listed = (row for row in rows.values() if row["merged_into"] is None)
-        return _Read(table.version(), rows, over, sorted(listed, key=_open_first))
+        return _ArchiveContent(table.version(), rows, over, sorted(listed, key=_open_first))
 
 
-def _decoded(selected: pa.Table, before: _Read) -> tuple[dict[str, Row], dict[str, int]]:
+def _decoded(selected: pa.Table, before: _ArchiveContent) -> tuple[dict[str, Row], dict[str, int]]:
     """Return all rows by id, and the version as of which each row is that can change no more."""
     ids, versions, are_over = (selected[name].to_pylist() for name in ("incident_id", _VERSION, "is_over"))
     over = {each: version for each, version, is_over in zip(ids, versions, are_over, strict=True) if is_over}

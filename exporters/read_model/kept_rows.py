@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Final
 
 from streaming.delta.log.queries import open_ours, query
-from streaming.delta.log.table_log import BEFORE_FIRST, has_moved
+from streaming.delta.log.table_log import BEFORE_FIRST, has_entry, identity_of
 from streaming.delta.store.place import Url
 
 if TYPE_CHECKING:
@@ -33,31 +34,36 @@ class KeptTable:
         """
         self._tables, self._definition, self._selected = tables, definition, selected
         self._table: DeltaTable | None = None
-        self._rows: tuple[int, pa.Table] | None = None
-        self._looked_at = 0.0
+        self._identity: tuple[object, ...] | None = None  # of the entry of its version
+        self._rows: pa.Table | None = None
+        self._looked_at = -math.inf
 
-    def opened(self) -> DeltaTable | None:
-        """Return the table, None if there is none.
+    def opened(self, *, is_urgent: bool = False) -> DeltaTable | None:
+        """Return the table, None if there is none; ``is_urgent``: with what was committed just now.
 
         Raises:
             TableUnreadable: its log cannot be read.
         """
         path, now = self._tables / self._definition.name, time.monotonic()
-        is_rested = not isinstance(path, Url) or now - self._looked_at >= SECONDS_BETWEEN_LOOKS
-        if self._table is None or (is_rested and has_moved(path, int(self._table.version()))):
-            self._table = open_ours(self._tables, self._definition)
-        self._looked_at = now if is_rested else self._looked_at
+        if not isinstance(path, Url) or is_urgent or now - self._looked_at >= SECONDS_BETWEEN_LOOKS:
+            if self._table is None or self._has_moved(path):
+                self._table, self._rows = open_ours(self._tables, self._definition), None
+                self._identity = None if self._table is None else identity_of(path, self.version)
+            self._looked_at = now
         return self._table
+
+    def _has_moved(self, path: Place) -> bool:
+        """Return whether there is another version, or another table in its place."""
+        return has_entry(path, self.version + 1) or identity_of(path, self.version) != self._identity
 
     def rows(self) -> pa.Table | None:
         """Return its rows, None if there is no table."""
         table = self.opened()
         if table is None:
             return None
-        version = int(table.version())
-        if self._rows is None or self._rows[0] != version:
-            self._rows = version, query(table, f"SELECT {self._selected} FROM rows")  # noqa: S608 - our own columns
-        return self._rows[1]
+        if self._rows is None:
+            self._rows = query(table, f"SELECT {self._selected} FROM rows")  # noqa: S608 - our own columns
+        return self._rows
 
     @property
     def version(self) -> int:

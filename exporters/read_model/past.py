@@ -126,7 +126,7 @@ class Past:
         self._clock, self._present = clock, present
         self._states = BaseSnapshots(tables)
         self._lock = threading.Lock()
-        self._oldest: tuple[int, int | None] | None = None  # as of a version
+        self._oldest: tuple[DeltaTable, int | None] | None = None  # of the table as it was opened
         self._changes = KeptTable(tables, PARTITION_CHANGES)
         self._clusters = KeptTable(tables, CLUSTER_STATE_TABLE, "cluster_id, primary_watermark")
         self._conditions = KeptTable(tables, CONDITIONS, quoted(Spell._fields))
@@ -163,11 +163,14 @@ class Past:
             table = self._opened()
             shown, newest = self._range(table, clusters, at)
             self._check(at, shown)
+            if shown is not None and at > shown[1] - _JUST_NOW:
+                table = self._opened(is_urgent=True)
             draft, version = self._states.at(table, at, clusters)
             blind = _blind_since(table, at, [each for each, until in newest.items() if until > at])
             for cluster in draft.every_cluster():
-                cluster_id = cluster.cluster_id
-                cluster.observe_until(Micros(min(at, blind.get(cluster_id, at), newest.get(cluster_id, at))))
+                until = newest.get(cluster.cluster_id, cluster.watermark)
+                if until:
+                    cluster.observe_until(Micros(min(at, until, blind.get(cluster.cluster_id, at))))
             if (spells := self._conditions.rows()) is not None:
                 put_conditions(draft, spells_at(_of(spells, clusters), at))
             if (sampled := self._sampled.rows()) is not None:
@@ -218,8 +221,8 @@ class Past:
                 return None
         return None
 
-    def _opened(self) -> DeltaTable:
-        table = self._changes.opened()
+    def _opened(self, *, is_urgent: bool = False) -> DeltaTable:
+        table = self._changes.opened(is_urgent=is_urgent)
         if table is None:
             raise MomentRefused(f"{self.tables / PARTITION_CHANGES.name} has no rows yet; nothing is recorded")
         return table
@@ -234,8 +237,8 @@ class Past:
         reports = self._newest_reports(clusters)
         if not reports or (self._present is None and (at is None or at > max(reports.values()))):
             reports |= _later_reports(table, self._clusters.opened(), _where(clusters))
-        if self._oldest is None or self._oldest[0] != int(table.version()):
-            self._oldest = int(table.version()), _oldest(table)
+        if self._oldest is None or self._oldest[0] is not table:
+            self._oldest = table, _oldest(table)
         first = self._oldest[1]
         if not reports or first is None:
             return None, {}
@@ -266,6 +269,8 @@ class Past:
 _WIDTHS: Final = (600_000_000, 3 * 3_600_000_000, _DAY, 7 * _DAY, 1 << 62)
 """Microseconds that are looked through for a change, one after the other."""
 _SOON: Final = 600_000_000
+_JUST_NOW: Final = 60_000_000
+"""Microseconds before the newest report within which changes may have been committed since the last look."""
 
 
 def _oldest(table: DeltaTable) -> int | None:

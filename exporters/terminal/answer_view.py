@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers.answer import Tone
 from exporters.read_model.times import Clock, span
-from exporters.terminal.columns import Shown, shown_of, text
+from exporters.terminal.columns import SubjectColumns, shown_of, text
 from exporters.terminal.output import RowFormat, RowOutput
 from exporters.terminal.table_layout import Field
 from streaming.errors import TableUnreadable
@@ -29,7 +29,7 @@ def output_for(console: Terminal, chosen: RowFormat | None, answer: Answer, *, l
 
 
 def print_answer(
-    output: RowOutput, subject: str, answer: Answer, *, also: Answer | None = None, shown: Shown | None = None
+    output: RowOutput, subject: str, answer: Answer, *, also: Answer | None = None, shown: SubjectColumns | None = None
 ) -> None:
     """Print an answer.
 
@@ -52,7 +52,7 @@ def print_answer(
         say_sentences(output, also)
 
 
-def _print_rows(output: RowOutput, subject: str, answer: Answer, also: Answer | None, shown: Shown) -> None:
+def _print_rows(output: RowOutput, subject: str, answer: Answer, also: Answer | None, shown: SubjectColumns) -> None:
     owner = (Field("cluster", text("cluster")),) if len(answer.clusters) > 1 and subject != "clusters" else ()
     beside = beside_rows(output, answer)
     if also is not None:

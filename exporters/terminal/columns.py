@@ -31,7 +31,7 @@ _MOST_PARTITIONS: Final = 3
 _UNIT: Final = 1024
 
 
-class Shown(NamedTuple):
+class SubjectColumns(NamedTuple):
     """Look of a subject: its columns, which may depend on the rows, and the colour of a row."""
 
     fields: Callable[[Rows, Clock], tuple[Field, ...]]
@@ -125,20 +125,21 @@ def _cluster_style(row: Row) -> str:
     return next((STATE_STYLES[state] for state in states), "")
 
 
-_CLUSTERS: Final = Shown(
+_CLUSTERS: Final = SubjectColumns(
     _always(
         column("cluster"),
         Field("data age", text("data_age_seconds"), is_number=True),
         Field("offline", text("offline_partitions"), is_number=True),
-        *numbers("under_min_isr_partitions", "at_min_isr_partitions", "under_replicated_partitions", PARTITIONS),
-        *numbers("brokers", "fenced_brokers", "open_incidents", below=1),
-        *numbers("controller", below=2),
-        column("primary_source", "source", below=3),
+        *numbers("under_min_isr_partitions", "at_min_isr_partitions", "under_replicated_partitions"),
+        *numbers(PARTITIONS, below=2),
+        *numbers("open_incidents", "fenced_brokers", below=1),
+        *numbers("brokers", "controller", below=3),
+        column("primary_source", "source", below=4),
         *numbers("diskless_partitions", "isr_shrinks", "leader_changes", "unclean_elections", is_wide=True),
     ),
     _cluster_style,
 )
-_TOPICS: Final = Shown(
+_TOPICS: Final = SubjectColumns(
     _always(
         column("topic"),
         *numbers("partitions", "offline_partitions", "under_min_isr_partitions", "under_replicated_partitions"),
@@ -172,9 +173,7 @@ def _cause(row: Row) -> str:
     return f"{row['last_cause']}{evidence}" if row["last_cause"] else ""
 
 
-def _partitions(rows: Rows, _: Clock) -> tuple[Field, ...]:
-    has_consequence = any(row["consequence"] for row in rows)
-    consequence = Field("consequence", lambda row: row["consequence"] or "", wraps=SENTENCE, below=1)
+def _partitions(_rows: Rows, _clock: Clock) -> tuple[Field, ...]:
     return (
         Field("partition", _partition),
         Field("health", _health, wraps=WORDS),
@@ -182,9 +181,8 @@ def _partitions(rows: Rows, _: Clock) -> tuple[Field, ...]:
         Field("leader", _leader, is_number=True),
         Field("ISR", lambda row: text("isr")(row) or "empty"),
         Field("missing", lambda row: ",".join(map(str, missing_brokers(row)))),
-        Field("min ISR", text("min_isr_effective"), is_number=True),
-        Field("last cause", _cause, wraps=WORDS, below=2),
-        *((consequence,) if has_consequence else ()),
+        Field("min ISR", text("min_isr_effective"), is_number=True, below=2),
+        Field("last cause", _cause, wraps=WORDS, below=1),
         column("replicas", is_wide=True),
         *numbers("leader_epoch", "partition_epoch", "isr_shrinks", "leader_changes", "unclean_elections", is_wide=True),
     )
@@ -304,13 +302,13 @@ def _milliseconds(value: float | None, per_second: float = 1e3) -> str:
     return UNKNOWN if value is None else span(value / per_second)
 
 
-_TRANSACTIONS: Final = Shown(
+_TRANSACTIONS: Final = SubjectColumns(
     _always(
         column("transactional_id", "transaction"),
         Field("producer", lambda row: f"{row['producer_id']}/{row['producer_epoch']}", is_number=True),
         Field("state", _transaction_state),
         Field("open for", text("open_seconds"), is_number=True),
-        Field("timeout", lambda row: _milliseconds(row["timeout_ms"]), is_number=True),
+        Field("timeout", lambda row: _milliseconds(row["timeout_ms"]), is_number=True, below=2),
         Field("broker", text("coordinator"), is_number=True),
         Field("partitions", lambda row: _first(row["transaction_partitions"]), wraps=WORDS, below=1),
         _age(),
@@ -320,7 +318,7 @@ _TRANSACTIONS: Final = Shown(
 
 # Replicas, reassignments, directories.
 
-_REPLICAS: Final = Shown(
+_REPLICAS: Final = SubjectColumns(
     _always(
         Field("replica", _partition),
         *numbers("broker", "lag"),
@@ -331,7 +329,7 @@ _REPLICAS: Final = Shown(
     ),
     lambda row: "yellow" if row["behind_seconds"] else "",
 )
-_REASSIGNMENTS: Final = Shown(
+_REASSIGNMENTS: Final = SubjectColumns(
     _always(
         Field("partition", _partition),
         column("adding_replicas", "adding"),
@@ -349,15 +347,15 @@ def _directory_state(row: Row) -> str:
     return f"{state}, cordoned" if row["is_cordoned"] else state
 
 
-_DIRECTORIES: Final = Shown(
+_DIRECTORIES: Final = SubjectColumns(
     _always(
         *numbers("broker"),
-        column("log_dir", below=1),
+        column("log_dir"),
         Field("state", _directory_state),
-        Field("replicas", text("hosted_replicas"), is_number=True),
+        Field("replicas", text("hosted_replicas"), is_number=True, below=2),
         Field("size", size("replica_bytes"), is_number=True),
         Field("free", size("usable_bytes"), is_number=True),
-        Field("of", size("total_bytes"), is_number=True),
+        Field("of", size("total_bytes"), is_number=True, below=1),
         Field(
             "used",
             lambda row: UNKNOWN if row["used_percent"] is None else f"{row['used_percent']:.0f} %",
@@ -384,21 +382,21 @@ def _quorum(rows: Rows, _: Clock) -> tuple[Field, ...]:
     )
 
 
-_SHOWN: Final[Mapping[str, Shown]] = {
+_SHOWN: Final[Mapping[str, SubjectColumns]] = {
     "clusters": _CLUSTERS,
     "topics": _TOPICS,
-    "partitions": Shown(_partitions, lambda row: STATE_STYLES.get(row["health"], "")),
-    "brokers": Shown(_brokers, lambda row: broker_style(row["broker_state"])),
-    "groups": Shown(_groups, lambda row: "yellow" if is_in_trouble(dict(row)) else ""),
+    "partitions": SubjectColumns(_partitions, lambda row: STATE_STYLES.get(row["health"], "")),
+    "brokers": SubjectColumns(_brokers, lambda row: broker_style(row["broker_state"])),
+    "groups": SubjectColumns(_groups, lambda row: "yellow" if is_in_trouble(dict(row)) else ""),
     "transactions": _TRANSACTIONS,
     "replicas": _REPLICAS,
     "reassignments": _REASSIGNMENTS,
     "directories": _DIRECTORIES,
-    "quorum": Shown(_quorum, lambda row: "yellow" if row["is_voter"] and row["lag"] is None else ""),
-    "settings": Shown(
+    "quorum": SubjectColumns(_quorum, lambda row: "yellow" if row["is_voter"] and row["lag"] is None else ""),
+    "settings": SubjectColumns(
         _always(column("subject"), *(Field(name, text(name), wraps=SENTENCE) for name in ("reason", "fix"))), _plain
     ),
-    "metrics": Shown(
+    "metrics": SubjectColumns(
         _always(
             column("metric"),
             *numbers("broker"),
@@ -410,7 +408,7 @@ _SHOWN: Final[Mapping[str, Shown]] = {
 }
 
 
-def shown_of(subject: str) -> Shown:
+def shown_of(subject: str) -> SubjectColumns:
     """Return how a subject is shown."""
     return _SHOWN[subject]
 

@@ -11,7 +11,7 @@ import typer
 
 from exporters.answers.answer import Question
 from exporters.answers.events import LARGEST_LIMIT, Chosen, key_text
-from exporters.answers.source import Source
+from exporters.answers.source import AnswerSource
 from exporters.read_model.reader import micros_now
 from exporters.read_model.times import Clock
 from exporters.read_model.unreadable import UnreadableTables
@@ -99,7 +99,7 @@ def events(  # noqa: PLR0913 - one parameter per option
     given: dict[str, Any] = {"topic": topic, "partition": partition, "broker": broker, "cause": cause, "event": event}
     filters = {name: tuple(map(str, values)) for name, values in given.items() if values}
     question = Question(tuple(cluster or ()), {**filters, **{name: (text,) for name, text in times.items()}}, at=as_of)
-    source = Source.of(server, tables, config_file)
+    source = AnswerSource.of(server, tables, config_file)
     output, unreadable = output_of(row_format, clock, streams_in_pipe=True), UnreadableTables()
     is_each = each if each is not None else output.format in {RowFormat.JSON, RowFormat.CSV}
     shown = EACH if is_each else BY_MOMENT
@@ -113,7 +113,7 @@ def events(  # noqa: PLR0913 - one parameter per option
     unreadable.raise_if_any()
 
 
-def recorded(source: Source, question: Question, unreadable: UnreadableTables, most: int | None) -> Iterable[Row]:
+def recorded(source: AnswerSource, question: Question, unreadable: UnreadableTables, most: int | None) -> Iterable[Row]:
     """Return the newest events that a question selects, oldest first; None is no limit."""
     if source.server is not None:
         return _served(source.server, question, unreadable, most)
@@ -146,7 +146,7 @@ def _print(rows: Iterable[Mapping[str, Any]], output: RowOutput, shown: EventRow
         output.say("no recorded event matches")
 
 
-def _follow(source: Source, question: Question, limit: int | None, output: RowOutput, shown: EventRows) -> None:
+def _follow(source: AnswerSource, question: Question, limit: int | None, output: RowOutput, shown: EventRows) -> None:
     """Print line by line: the column widths of a table depend on rows that do not exist yet."""
     if source.server is not None:
         newest = partial(recorded, source, question, UnreadableTables())

@@ -75,27 +75,30 @@ def health(  # noqa: PLR0913 - one parameter per option
     if row_format not in {None, RowFormat.TABLE, RowFormat.JSON}:
         raise ConfigurationError(f"health has no rows for -o {row_format}; use table or json")
     age = None if max_age is None else seconds_of("--max-age", max_age)
-    stale_after = load(config_file).export.stale_after
-    ignored = _ignorable(ignore or [])
-    basis = HealthBasis(max_age_seconds=age or stale_after, allows_planned=allow_planned, ignored=ignored)
-    asked, names = server_of(server, tables, config_file), tuple(cluster or ())
-    if asked is not None:
+    max_seconds, ignored = age or load(config_file).export.stale_after, _ignorable(ignore or [])
+    basis = HealthBasis(max_age_seconds=max_seconds, allows_planned=allow_planned, ignored=ignored)
+    names = tuple(cluster or ())
+    if (asked := server_of(server, tables, config_file)) is not None:
         reader: HealthReader | ServerHealthReader = ServerHealthReader(asked, names, basis, age)
-    elif wait is None:
-        reader = HealthReader(folder_of(tables, config_file), names, basis)
-    else:
-        reader = HealthReader(tables_place(load(config_file), tables), names, basis)
+    else:  # a gate waits for tables that are not there yet
+        folder = tables_place(load(config_file), tables) if wait else folder_of(tables, config_file)
+        reader = HealthReader(folder, names, basis)
     if wait is None:
-        look = reader.look()
-        if look.missing:
-            there = ", ".join(reader.names()) or "none"
-            raise ConfigurationError(f"unknown cluster {look.missing[0]}; known: {there}")
+        look = _looked(reader)
     else:
         reader.begin()
         look = _waited(seconds_of("--wait", wait), seconds_of("--settle", settle), reader)
     with until_closed():
         _print(look, reader.basis, as_json=row_format is RowFormat.JSON)
     raise typer.Exit(EXIT_CODES[look.status])
+
+
+def _looked(reader: HealthReader | ServerHealthReader) -> Look:
+    look = reader.look()
+    if look.missing:
+        there = ", ".join(reader.names()) or "none"
+        raise ConfigurationError(f"unknown cluster {look.missing[0]}; known: {there}")
+    return look
 
 
 def _ignorable(ignored: list[str]) -> frozenset[str]:

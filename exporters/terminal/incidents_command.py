@@ -11,14 +11,14 @@ import typer
 from exporters.answers.answer import Question
 from exporters.answers.incidents import facts, lasted, suspects
 from exporters.answers.post_mortem import markdown
-from exporters.answers.source import Source
+from exporters.answers.source import AnswerSource
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.reader import micros_now
 from exporters.read_model.recorded_events import COLUMNS
 from exporters.read_model.times import SECOND, Clock
 from exporters.terminal.answer_view import print_answer, raise_unreadable
-from exporters.terminal.columns import Shown
+from exporters.terminal.columns import SubjectColumns
 from exporters.terminal.event_view import event_fields, event_style
 from exporters.terminal.options import (
     AsOfOption,
@@ -80,45 +80,49 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     """
     if as_markdown and incident is None:
         raise ConfigurationError("--markdown is of one incident; give its id, such as prod-17")
-    source, clock = Source.of(server, tables, config_file), Clock(micros_now(), local)
+    source, clock = AnswerSource.of(server, tables, config_file), Clock(micros_now(), local)
     with until_closed():
         if incident is not None:
-            told = source.incident(incident)
-            output = output_of(row_format, replace(clock, now=told.now))
+            explained = source.incident(incident)
+            output = output_of(row_format, replace(clock, now=explained.now))
             if as_markdown:
-                output.console.document(markdown(told).splitlines())
+                output.console.document(markdown(explained).splitlines())
             else:
-                _explain(output, told)
-            raise_unreadable(told)
+                _explain(output, explained)
+            raise_unreadable(explained)
             return
         given = {"class": kinds or (), "since": () if since is None else (clock.iso(clock.read(since)),)}
         filters = {name: tuple(map(str, values)) for name, values in given.items() if values}
         answer = source.ask("incidents", Question(tuple(cluster or ()), filters, everything, as_of))
         output = output_of(row_format, replace(clock, now=answer.now))
-        print_answer(output, "incidents", answer, shown=Shown(lambda _, clock: incident_fields(clock), incident_style))
+        print_answer(
+            output, "incidents", answer, shown=SubjectColumns(lambda _, clock: incident_fields(clock), incident_style)
+        )
         raise_unreadable(answer)
 
 
-def _explain(output: RowOutput, told: IncidentReport) -> None:
+def _explain(output: RowOutput, explained: IncidentReport) -> None:
     """Print one incident with its evidence; as JSON one object."""
     clock = output.clock
     if output.format is RowFormat.JSON:
-        values = {name: machine(told.incident[name], name, clock) for name in INCIDENT_COLUMNS}
-        events = [{name: machine(event[name], name, clock) for name in COLUMNS} for event in told.evidence]
-        more = {name: machine(value, name, clock) for name, value in told.document().items() if name != "incident"}
+        values = {name: machine(explained.incident[name], name, clock) for name in INCIDENT_COLUMNS}
+        events = [{name: machine(event[name], name, clock) for name in COLUMNS} for event in explained.evidence]
+        more = {name: machine(value, name, clock) for name, value in explained.document().items() if name != "incident"}
         output.console.document([json_text({**values, **more, "evidence": events})])
         return
     if output.is_for_people:
-        if told.stale is not None:
-            output.say(told.stale, style="bold red")
-        for name, text in (facts(told, clock) | {"evidence": all_events(told)}).items():
+        if explained.stale is not None:
+            output.say(explained.stale, style="bold red")
+        for name, text in (facts(explained, clock) | {"evidence": all_events(explained)}).items():
             print_wrapped(output.console, f"{name:9} {text}")
-    output.print(told.evidence, event_fields(told.evidence, clock, is_line=output.is_stream), COLUMNS, event_style)
+    output.print(
+        explained.evidence, event_fields(explained.evidence, clock, is_line=output.is_stream), COLUMNS, event_style
+    )
 
 
-def all_events(told: IncidentReport) -> str:
+def all_events(explained: IncidentReport) -> str:
     """Return how many events are shown, and the command that shows every event of that time if these are not all."""
-    clock, incident, shown = Clock(0), told.incident, len(told.evidence)
+    clock, incident, shown = Clock(0), explained.incident, len(explained.evidence)
     total = incident["evidence_events"]
     if total is None or shown >= total:
         return f"{shown} of {'?' if total is None else total} events"

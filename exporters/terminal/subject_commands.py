@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from exporters.answers.answer import Question
-from exporters.answers.source import Source
+from exporters.answers.source import AnswerSource
 from exporters.answers.subjects import SUBJECTS
 from exporters.terminal.answer_view import output_for, print_answer, raise_unreadable
 from exporters.terminal.options import (
@@ -32,7 +32,7 @@ from streaming.escapes import printable
 from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
-    from exporters.answers.subject import NameFilter, Subject
+    from exporters.answers.subject import ClusterSubject, NameFilter
 
 WATCH_SECONDS: Final = 2.0
 EXAMPLES: Final[Mapping[str, str]] = {
@@ -71,7 +71,7 @@ def state(  # noqa: PLR0913 - one parameter per option
 
     Example: isrwatch state --cluster 'prod-*' --watch
     """
-    source = Source.of(server, tables, config_file)
+    source = AnswerSource.of(server, tables, config_file)
     question = Question(tuple(cluster or ()), {}, everything, moment_of(as_of, local=local))
 
     def show(console: Terminal) -> None:
@@ -83,14 +83,14 @@ def state(  # noqa: PLR0913 - one parameter per option
     repeated(show, watch=watch)
 
 
-def _answered(subject: Subject, given: Mapping[str, Any]) -> None:
+def _answered(subject: ClusterSubject, given: Mapping[str, Any]) -> None:
     """Run the command of a subject."""
     patterns = {each.name: tuple(given[each.name] or ()) for each in subject.filters}
     patterns[subject.filters[0].name] += tuple(given[_OWN_OPTION] or ())
     filters = {name: chosen for name, chosen in patterns.items() if chosen}
     at = moment_of(given.get("as_of"), local=given["local"])
     question = Question(tuple(given["cluster"] or ()), filters, given.get("everything", False), at)
-    source = Source.of(given["server"], given["tables"], given["config_file"])
+    source = AnswerSource.of(given["server"], given["tables"], given["config_file"])
 
     def show(console: Terminal) -> None:
         answer = source.ask(subject.name, question)
@@ -126,7 +126,7 @@ def repeated(show: Callable[[Terminal], None], *, watch: bool) -> None:
             time.sleep(WATCH_SECONDS)
 
 
-def command_of(subject: Subject) -> Callable[..., None]:
+def command_of(subject: ClusterSubject) -> Callable[..., None]:
     """Return the function of a command: its options are those of the subject."""
     own, *others = subject.filters
     everything = Annotated[bool, typer.Option("--all", help="Include what is healthy.")]

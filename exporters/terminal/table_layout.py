@@ -31,7 +31,7 @@ class Field:
         is_number: align right.
         wraps: its words may stand on several lines of at least so many characters: ``WORDS`` or ``SENTENCE``. 0 is for
             ids and numbers, which stay in one piece.
-        below: a terminal that is too narrow does not show its column, the highest first; 0 always stays.
+        below: a terminal that is too narrow leaves its column out, the highest first, of equal ones the last; 0 stays.
         is_wide: only ``-o wide`` shows it.
     """
 
@@ -61,11 +61,12 @@ class TextColumn(NamedTuple):
 
     @property
     def narrowest(self) -> int:
-        """Characters without a broken word."""
+        """Characters without a broken word; a heading may always be broken between its words."""
+        title, whole = max(map(cell_len, self.field.title.split())), max(map(cell_len, self.texts), default=0)
         if not self.field.wraps:
-            return self.widest
+            return max(title, whole)
         words = (word for text in self.texts for word in text.split())
-        return max(cell_len(self.field.title), min(self.widest, max(self.field.wraps, *map(cell_len, words), 1)))
+        return max(title, min(whole, max(self.field.wraps, *map(cell_len, words), 1)))
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field]) -> list[TextColumn]:
@@ -76,10 +77,10 @@ def columns_of(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field]) -> li
 def fitting(columns: list[TextColumn], width: int) -> list[TextColumn]:
     """Return the columns that stand next to each other in the width of a terminal without a broken word."""
     while taken(column.narrowest for column in columns) > width:
-        least = max(column.field.below for column in columns)
-        if not least:
+        least = max(reversed(columns), key=lambda column: column.field.below)
+        if not least.field.below:
             break
-        columns = [column for column in columns if column.field.below != least]
+        columns = [column for column in columns if column is not least]
     return columns
 
 

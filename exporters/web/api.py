@@ -354,7 +354,7 @@ _HEADERS: Final = {VERSION_HEADER: version("isrwatch")}
 
 @dataclass(slots=True, kw_only=True)
 class ApiSources:
-    """What the API reads beside the snapshot, and knows of the installation.
+    """Sources of the API besides the snapshot, and facts of the installation.
 
     Attributes:
         limits: ages beyond which state and samples do not count.

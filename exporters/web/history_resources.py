@@ -1,4 +1,4 @@
-"""What happened and what is wrong: events, incidents open and closed, what happened in one, conditions."""
+"""Resources with a history: events, incidents open and closed, the events in one, conditions."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _incidents(view: View, query: Query) -> Iterator[Item]:
 def _chosen(view: View, query: Query) -> list[Row]:
     archive, state = archive_of(tables_of(view)), query["state"]
     if query["incident"]:
-        rows = [*{row["incident_id"]: row for row in _found(archive.find, query["incident"])}.values()]
+        rows = [*{row["incident_id"]: row for row in _rows_of_ids(archive.find, query["incident"])}.values()]
     elif view.at is not None:
         return archive.open_at(view.at)
     else:
@@ -181,7 +181,7 @@ def _chosen(view: View, query: Query) -> list[Row]:
     return [row for row in rows if state in (None, "all") or (row["closed_at"] is None) is (state == "open")]
 
 
-def _found(find: Callable[[str], Row | None], ids: Iterable[str]) -> Iterator[Row]:
+def _rows_of_ids(find: Callable[[str], Row | None], ids: Iterable[str]) -> Iterator[Row]:
     return (row for row in map(find, ids) if row is not None)
 
 

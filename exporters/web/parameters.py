@@ -201,14 +201,14 @@ class Query:
 
 
 def query_of(
-    parameters: Sequence[Parameter], given: Iterable[tuple[str, str]], named: Sequence[Parameter] | None = None
+    parameters: Sequence[Parameter], given: Iterable[tuple[str, str]], shown: Sequence[Parameter] | None = None
 ) -> Query:
     """Parse the parameters of a request.
 
     Args:
         parameters: that are declared.
         given: names and values.
-        named: those that a refusal names; by default all.
+        shown: those that a refusal names; by default all.
 
     Raises:
         RequestRefused: one is unknown or wrong; the sentence names it and what is allowed.
@@ -219,6 +219,6 @@ def query_of(
     allowed = [parameter.name for parameter in parameters]
     for name in texts:
         if name not in allowed:
-            names = ", ".join(each.name for each in (parameters if named is None else named))
+            names = ", ".join(each.name for each in (parameters if shown is None else shown))
             raise RequestRefused(400, f"unknown parameter {name!r}; allowed: {names or 'none'}")
     return Query({parameter.name: parameter.value_of(texts[parameter.name]) for parameter in parameters})

@@ -54,7 +54,7 @@ from streaming.web.server import serving as serving_http
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 
     from starlette.requests import Request as HttpRequest
 
@@ -65,6 +65,10 @@ if TYPE_CHECKING:
     from streaming.settings import ExportSettings
 
 METRICS: Final = "/metrics"
+OF_MBEANS: Final = "/metrics/jmx"
+OF_A_CLUSTER: Final = "/clusters/{cluster:path}/metrics"
+OTHER_METRICS: Final = (OF_MBEANS, OF_A_CLUSTER)
+"""The paths of metrics besides the one that the configuration may set."""
 _ENDED: Final = "the thread that reads the tables has ended; restart isrwatch export"
 _DROP_INS: Final = frozenset(metric.name for metric in DROP_IN_METRICS)
 _NOTHING: Final = frozenset({""})  # no metric has this name; an empty set would select every one
@@ -210,8 +214,8 @@ def application(endpoints: Endpoints) -> Starlette:
         routes=[
             *endpoints.pages.routes(),
             Route(endpoints.telemetry_path, endpoints.metrics),
-            Route("/metrics/jmx", endpoints.jmx_metrics),
-            Route("/clusters/{cluster:path}/metrics", endpoints.drop_in_metrics),
+            Route(OF_MBEANS, endpoints.jmx_metrics),
+            Route(OF_A_CLUSTER, endpoints.drop_in_metrics),
             Route(PATH, runbook_list),
             Route(f"{PATH}/{{name}}", runbook_section),
             Route("/-/healthy", endpoints.healthy),
@@ -316,6 +320,7 @@ def _parts(
     server = WebServer(application(endpoints), opened, protected)
     endpoints.http = server.counts
     exposition.give_way = ScrapePriority(server.counts)
+    endpoints.pages.give_way = ScrapePriority(server.counts, (settings.telemetry_path, *OTHER_METRICS))
     return server, refresher
 
 
@@ -332,9 +337,9 @@ _LOOK_SECONDS: Final = 0.0005
 class ScrapePriority:
     """Called by a thread that prepares responses, often: waits while a request is being responded to."""
 
-    def __init__(self, counts: HttpCounts) -> None:
-        """Give way to the requests of one server."""
-        self._counts = counts
+    def __init__(self, counts: HttpCounts, handlers: Collection[str] = ()) -> None:
+        """Give way to the requests of one server: to those of some handlers, or of all."""
+        self._counts, self._handlers = counts, handlers
         self._not_before = 0.0
 
     def __call__(self) -> None:
@@ -349,6 +354,8 @@ class ScrapePriority:
         self._not_before = now + LONGEST_SECONDS
 
     def _is_busy(self, now: float) -> bool:
+        if self._handlers:
+            return any(self._counts.in_flight_by[each] > 0 for each in self._handlers)
         return self._counts.in_flight > 0 or now - self._counts.arrived_at < ARRIVAL_SECONDS
 
 

@@ -35,6 +35,7 @@ class HttpCounts:
         requests: by handler and status code.
         seconds: that requests took, by handler.
         in_flight: requests that have begun and not ended.
+        in_flight_by: the same by handler.
         refused: connections, by reason.
         arrived_at: when a client last connected, or began another request; seconds of ``time.monotonic``.
     """
@@ -44,6 +45,7 @@ class HttpCounts:
         self.requests: Counter[tuple[str, str]] = Counter()
         self.seconds: dict[str, float] = {}
         self.in_flight = 0
+        self.in_flight_by: Counter[str] = Counter()
         self.refused: Counter[Refusal] = Counter()
         self.arrived_at = -math.inf
 
@@ -58,15 +60,17 @@ class HttpCounts:
         """Note that a request is about to begin."""
         self.arrived_at = time.monotonic()
 
-    def begin(self) -> None:
+    def begin(self, handler: str) -> None:
         """Count a request that is being responded to."""
         self.in_flight += 1
+        self.in_flight_by[handler] += 1
 
     def end(self, handler: str, code: int, seconds: float) -> None:
         """Count a request that began, and took some seconds; what is no longer in flight is counted already."""
         self.requests[handler, str(code)] += 1
         self.seconds[handler] = self.seconds.get(handler, 0.0) + seconds
         self.in_flight -= 1
+        self.in_flight_by[handler] -= 1
 
     def unparseable(self) -> None:
         """Count a request that is no HTTP: it has no handler."""

@@ -306,7 +306,7 @@ class CountedRequests:
                 status = message["status"]
             await send(message)
 
-        self._counts.begin()
+        self._counts.begin(handler)
         try:
             await self._application(scope, receive, send_counted)
         finally:

@@ -1,10 +1,11 @@
 """How long a page takes over real tables: of the present, and at a moment of the past.
 
-    python -m tests.benchmarks.pages [--clusters 100] [--partitions 1000] [--requests 100]
+    python -m tests.benchmarks.pages [--clusters 100] [--partitions 1000] [--requests 100] [--readers 20]
 
 One exporter in a process of its own serves all clusters, each with so many partitions and with 20 incidents. In every
 tenth cluster a broker is down, and in one every partition is offline. Pages are asked for one after the other; a health
-check, which renders nothing, shows what HTTP and this machine cost by themselves.
+check, which renders nothing, shows what HTTP and this machine cost by themselves. Then ten of the clusters are scraped,
+alone and beside readers in a process of their own, each of which asks for a page a second.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import tempfile
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -46,6 +48,14 @@ def write_cluster(tables: Tables, number: int, partitions: int, now: int) -> lis
     tables.commit(rows.cluster_row(now - _DAY), *brokers, *told, rows.source(now - _DAY))
     tables.commit(rows.cluster_row(now), rows.source(now))
     return [_incident(rows, number, each, now) for each in range(INCIDENTS)]
+
+
+def write_clusters(folder: Path, clusters: int, partitions: int) -> int:
+    """Write the tables of clusters into a folder, and give the moment that they are of."""
+    tables, now = Tables(folder), micros_now()
+    incidents = [row for number in range(clusters) for row in write_cluster(tables, number, partitions, now)]
+    tables.put("incidents", *incidents, as_of=2 * clusters - 1)
+    return now
 
 
 def _incident(rows: Rows, number: int, each: int, now: int) -> dict[str, Any]:
@@ -98,19 +108,58 @@ def paths_of(now: int) -> dict[str, str]:
 def measure(clusters: int, partitions: int, requests: int) -> None:
     """Measure every page, and print it."""
     with tempfile.TemporaryDirectory() as folder:
-        tables, now = Tables(Path(folder) / "tables"), micros_now()
-        incidents = [row for number in range(clusters) for row in write_cluster(tables, number, partitions, now)]
-        tables.put("incidents", *incidents, as_of=2 * clusters - 1)
-        with child(serve, str(tables.directory)) as (pipe, _):
+        now = write_clusters(Path(folder), clusters, partitions)
+        with child(serve, folder) as (pipe, _):
             address = pipe.recv()
             while not _is_ready(address):
                 time.sleep(0.2)
             time.sleep(2)
-            print(f"{clusters:,} clusters, {clusters * partitions:,} partitions, {len(incidents):,} incidents")
+            print(f"{clusters:,} clusters, {clusters * partitions:,} partitions, {INCIDENTS * clusters:,} incidents")
             for name, path in paths_of(now).items():
                 count = max(5, requests // 10) if "moment" in name else requests
                 print(f"  {name:22} {spread([seconds_of(address, path) for _ in range(count)])}", flush=True)
             pipe.send(None)
+
+
+def read_pages(pipe: Connection, address: str, paths: list[str], readers: int) -> None:
+    """Read pages, each reader one a second, until the measurement is over."""
+    pipe.send(None)
+    with ThreadPoolExecutor(readers) as pool:
+        while not pipe.poll():
+            began = time.monotonic()
+            list(pool.map(lambda number: seconds_of(address, paths[number % len(paths)]), range(readers)))
+            time.sleep(max(0.0, 1.0 - (time.monotonic() - began)))
+
+
+def measure_scrapes(partitions: int, scrapes: int, readers: int) -> None:
+    """Measure scrapes of ten clusters alone and beside readers, in turn, and print both."""
+    with tempfile.TemporaryDirectory() as folder:
+        now = write_clusters(Path(folder), 20, partitions // 2)
+        with child(serve, folder) as (pipe, _):
+            address = pipe.recv()
+            while not _is_ready(address):
+                time.sleep(0.2)
+            paths = [path for name, path in paths_of(now).items() if "check" not in name and "moment" not in name]
+            alone, beside = list[float](), list[float]()
+            for _ in range(2):
+                alone += _scraped(address, scrapes)
+                with child(read_pages, address, paths, readers) as (reading, _):
+                    reading.recv()
+                    time.sleep(1)
+                    beside += _scraped(address, scrapes)
+                    reading.send(None)
+            print(f"scrapes of {20 * (partitions // 2):,} partitions")
+            print(f"  {'alone':22} {spread(alone)}")
+            print(f"  {f'beside {readers} readers':22} {spread(beside)}", flush=True)
+            pipe.send(None)
+
+
+def _scraped(address: str, scrapes: int) -> list[float]:
+    times = []
+    for _ in range(scrapes):
+        times.append(seconds_of(address, "/metrics"))
+        time.sleep(0.15)  # longer than a body is shared
+    return times
 
 
 def _is_ready(address: str) -> bool:
@@ -122,8 +171,9 @@ def _is_ready(address: str) -> bool:
 
 def main() -> None:
     """Measure one size."""
-    arguments = options(__doc__, clusters=100, partitions=1000, requests=100)
+    arguments = options(__doc__, clusters=100, partitions=1000, requests=100, readers=20)
     measure(arguments.clusters, arguments.partitions, arguments.requests)
+    measure_scrapes(arguments.partitions, arguments.requests, arguments.readers)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ Times are UTC microseconds in models, and are written by filters of the template
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -313,12 +313,18 @@ def refusal(refused: PageRefused, inputs: Inputs) -> RefusalPage:
 # Templates. A value that is a text is made printable, a number has its thousands separated, None is unknown.
 
 
+_PARTS: Final = 200
 _UNKNOWN: Final = Markup('<abbr title="unknown">?</abbr>')
 
 
-def rendered(page: PageModel) -> str:
-    """Return the HTML of a page."""
-    return environment().get_template(page.template).render(page=page)
+def rendered(page: PageModel, give_way: Callable[[], None] = lambda: None) -> str:
+    """Return the HTML of a page; ``give_way`` is called often meanwhile."""
+    parts: list[str] = []
+    for part in environment().get_template(page.template).generate(page=page):
+        parts.append(part)
+        if len(parts) % _PARTS == 0:
+            give_way()
+    return "".join(parts)
 
 
 @cache

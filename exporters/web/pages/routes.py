@@ -1,6 +1,6 @@
 """The routes of the pages: a path is read, the model of its page is made, and rendered.
 
-Pages are made in a few threads of their own: a scrape does not wait for them. A page of the present is made from the
+Pages are made in a few threads of their own, and these give way to scrapes. A page of the present is made from the
 snapshot and the archive in memory; one of the past reads the tables as of its moment.
 """
 
@@ -66,7 +66,9 @@ PATTERNS: Final = {
 }
 """Names of the pages in the metrics of requests."""
 _AT: Final = "at"
-_THREADS: Final = 4
+_READ: Final = frozenset({PageKind.INCIDENT, PageKind.INCIDENT_MARKDOWN})
+"""Kinds of pages that may read a table, whatever their moment."""
+_READING_THREADS: Final = 3
 MODELS: Final[Mapping[PageKind, Callable[[Inputs, Target], PageModel]]] = {
     PageKind.FLEET: lambda inputs, _: fleet_page(inputs),
     PageKind.CLUSTER: lambda inputs, target: cluster_page(inputs, target.cluster),
@@ -122,7 +124,8 @@ class PageRoutes:
         """
         self._refresher, self._clock, self._settings = refresher, clock, settings
         self._problems, self._archive = problems, archive
-        self._threads = CapacityLimiter(_THREADS)
+        self._in_memory, self._reading = CapacityLimiter(1), CapacityLimiter(_READING_THREADS)
+        self.give_way: Callable[[], None] = lambda: None  # called while pages are made, often
         self._histories = IncidentHistories(archive)
         self._past = refresher.past
 
@@ -134,8 +137,10 @@ class PageRoutes:
         ]
 
     async def _apart(self, respond: Callable[[Request], Response], request: Request) -> Response:
-        """Respond in one of few threads: many would take turns with those that scrape."""
-        return await to_thread.run_sync(respond, request, limiter=self._threads)
+        """Respond in another thread. Pages from memory take turns: several at once would only delay scrapes."""
+        target: Target = request.path_params["target"]
+        is_read = target.kind in _READ or _AT in request.query_params
+        return await to_thread.run_sync(respond, request, limiter=self._reading if is_read else self._in_memory)
 
     def respond(self, request: Request) -> Response:
         """Respond with a page; with a sentence and what there is instead, if it cannot be shown."""
@@ -145,7 +150,9 @@ class PageRoutes:
             self._refuse_unless_ready(target)
             inputs = self._at_its_moment(request, inputs, target)
             make = self._incident if target.kind is PageKind.INCIDENT else MODELS[target.kind]
-            return HTMLResponse(rendered(make(inputs, target)))
+            page = make(inputs, target)
+            self.give_way()
+            return HTMLResponse(rendered(page, self.give_way))
         except PageRefused as refused:
             return HTMLResponse(rendered(refusal(refused, inputs)), refused.status)
         except PageMoved as elsewhere:

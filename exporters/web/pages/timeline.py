@@ -64,7 +64,7 @@ def _states(axis: Axis, events: Sequence[EventRow]) -> Iterator[Lane]:
         if inside:
             bands.append(axis.band(since, None, level))
         if bands:
-            yield Lane(f"partitions newly {name}, at most {most:,}", tuple(bands))
+            yield Lane(f"partitions of the cluster newly {name}, at most {most:,}", tuple(bands))
     elections = [event for event in events if event.event == EventKind.UNCLEAN_ELECTION]
     if elections:
         yield Lane("unclean elections", marks=_marks(axis, elections, Level.CRITICAL))

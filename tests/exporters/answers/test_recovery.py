@@ -143,12 +143,14 @@ def catching_up(directory: Path, released_at: int, records_per_second: int) -> I
             rows[observed.channel].append(row)
         for channel in batches.keys() & rows.keys():
             batches[channel].apply(pa.Table.from_pylist(rows[channel], schema=SCHEMA))
+        if second <= released_at:
+            continue
         now = START + second * SECOND
         asked = Tables(folder=directory, limits=LIMITS, now=now, snapshot=reader.refresh())
         answer = SUBJECTS["brokers"].answer(asked, Question(filters={"broker": ("2",)}))
         (columns,) = answer.rows
         yield second, columns["replicas_to_rejoin"], columns["rejoin_seconds"]
-        if second > released_at and not columns["replicas_to_rejoin"]:
+        if not columns["replicas_to_rejoin"]:
             return
 
 

@@ -206,8 +206,8 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
         {**sample, **transaction, "producer_id": 1, "transactional_id": "payments"},
         {**sample, **transaction, "producer_id": 2, "transactional_id": None},
     )
-    (line,) = [line for line in state(tables.directory).splitlines() if line.startswith(STATE)]
-    assert line.endswith("transactions of the transactional ids kept there (1 open) fail")
+    lines = [line for line in state(tables.directory).splitlines() if "transactional ids" in line]
+    assert lines == [f"{STATE}-0 offline: transactions of the transactional ids kept there (1 open) fail"]
     # Of an earlier state there are no samples, so nobody is counted.
     (then,) = [row["consequence"] for row in objects(tables.directory, at="1") if row["topic"] == OFFSETS]
     assert then == "commits and rebalances of the groups kept there fail"

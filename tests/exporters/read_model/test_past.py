@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,17 +30,28 @@ from tests.exporters.meaning import folded, of_moment
 NOW = 1_900_000_000_000_000
 
 
-@pytest.fixture(scope="module", params=[logs, polls], ids=lambda sources: str(sources.__name__))
-def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """Days of clusters with topics that are deleted and made again, read by several sources; a base a day."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bases, "SHARE", 100)
-        made = play(tmp_path_factory.mktemp("tables"), request.param(1), Random(1), lambda _: None)
-        made.project()
-    return made
-
-
 @pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], History]:
+    """Play sources once: days of topics that are deleted and made again, and a base a day."""
+
+    @cache
+    def play_once(sources: Any) -> History:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bases, "SHARE", 100)
+            made = play(tmp_path_factory.mktemp("tables"), sources(1), Random(1), lambda _: None)
+            made.project()
+        return made
+
+    return play_once
+
+
+@pytest.fixture(params=[logs, polls], ids=lambda sources: str(sources.__name__))
+def history(request: pytest.FixtureRequest, played: Callable[[Any], History]) -> History:
+    """Two clusters by their logs, or a poller."""
+    return played(request.param)
+
+
+@pytest.fixture
 def rows(history: History) -> pa.Table:
     """Every row of the change log, in order."""
     return pa.concat_tables(part for _, part in ChangeReader(history.tables / "partition_changes").poll())
@@ -77,6 +92,16 @@ def test_the_walk_meets_each_moment_of_a_change_once_and_back(history: History, 
     while (before := past.previous(at)) is not None:
         back.append(at := before)
     assert back == walked[::-1]
+
+
+def test_of_some_clusters_only_these_are_shown_whatever_was_shown_before(history: History, rows: pa.Table) -> None:
+    past, (_, newest) = past_of(history), past_of(history).range() or (0, 0)
+    every = {*rows["cluster_id"].to_pylist()}
+    assert {*past.snapshot(newest).clusters} == every
+    for cluster_id in every:
+        shown = of_moment(past.snapshot(newest, (cluster_id,)))
+        assert shown == {cluster_id: folded(rows, newest)[cluster_id]}
+    assert of_moment(past.snapshot(newest)) == folded(rows, newest)
 
 
 def test_a_moment_that_is_not_recorded_is_refused_with_what_is(history: History) -> None:
@@ -181,3 +206,31 @@ def test_incidents_that_were_open_then_are_shown_as_of_then(tables: Tables) -> N
     assert (first["closed_at"], first["updated_at"], first["offline_now"]) == (None, START + 17 * SECOND, None)
     assert (second["recovered_at"], second["offline_now"], second["offline_peak"]) == (None, None, 9)
     assert shown(35)[0]["recovered_at"] == START + 30 * SECOND
+
+
+def test_another_folder_in_the_place_of_the_tables_is_read_anew(
+    history: History, rows: pa.Table, tmp_path: Path
+) -> None:
+    tables, (_, newest) = tmp_path / "tables", past_of(history).range() or (0, 0)
+    shutil.copytree(history.tables, tables)
+    past = Past(tables)
+    assert of_moment(past.snapshot(newest)) == folded(rows, newest)
+    shutil.rmtree(tables)
+    life = Life(tables)
+    life.derive()
+    assert {*past.snapshot(life.story.now).clusters} == {"cluster-1"}
+    shutil.rmtree(tables)
+    shutil.copytree(history.tables, tables)
+    assert of_moment(past.snapshot(newest)) == folded(rows, newest)
+
+
+def test_a_cluster_whose_newest_report_is_unknown_is_known_up_to_its_own_rows(history: History) -> None:
+    (_, newest) = past_of(history).range() or (0, 0)
+    present = past_of(history).snapshot(newest)
+    one = next(iter(present.clusters))
+    past = Past(history.tables, present=lambda: replace(present, clusters={one: present.clusters[one]}))
+    (_, upto) = past.range() or (0, 0)
+    for cluster_id, cluster in past.snapshot(upto).clusters.items():
+        changed = max(each.changed_at or 0 for each in cluster.partitions())
+        assert (cluster.watermark or 0) <= upto
+        assert cluster_id == one or changed <= (cluster.watermark or 0) <= upto

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from exporters.answers import source
 from exporters.answers.answer import Answer, Question
 from exporters.answers.server import Server
 from exporters.answers.subjects import SUBJECTS
@@ -91,11 +92,11 @@ def test_a_served_answer_prints_what_the_tables_say(full: Path, monkeypatch: pyt
 
     def served(_server: object, subject: str, question: Question) -> Answer:
         asked.append((subject, question))
-        tables = subject_commands.Tables(folder=full, limits=subject_commands.Limits.of(None), now=now)
+        tables = source.Tables(folder=full, limits=source.Limits.of(None), now=now)
         return Answer.from_json(SUBJECTS[subject].answer(tables, question).to_json())
 
     now = time.time_ns() // 1_000
-    monkeypatch.setattr(subject_commands, "micros_now", lambda: now)
+    monkeypatch.setattr(source, "micros_now", lambda: now)
     monkeypatch.setattr(Server, "answer", served)
     for words in (
         ["brokers", "3"],

@@ -48,7 +48,7 @@ def test_a_timeline_has_states_of_partitions_and_brokers_with_their_work() -> No
     work = [Work(3, START - 100 * SECOND, START + 40 * SECOND, "new disk", has_overrun=False)]
     drawing = timeline({**CLOSED, **SUSPECT}, events, work, START + 600 * SECOND)
     under, broker = drawing.lanes
-    assert under.label == "partitions newly under min ISR, at most 2"
+    assert under.label == "partitions of the cluster newly under min ISR, at most 2"
     assert broker.label == ("broker 3, work announced: new disk, down (bar), leaves ISRs (\u25b2) and is back (\u2714)")
     (band,) = under.bands
     announced, down = broker.bands
