@@ -19,7 +19,7 @@ from exporters.answers import links
 from exporters.answers.links import PageKind, Target, target_of
 from streaming.alert_settings import AlertsSettings
 from streaming.contracts.alerts import ALERTS, OPT_IN
-from streaming.escapes import yaml_text
+from streaming.escapes import json_text
 from streaming.settings import ExportSettings, Settings
 from tests.dashboards.promtool import promtool
 from tests.test_names import ODD
@@ -62,7 +62,7 @@ def test_a_template_in_prometheus_writes_each_name_as_the_exporter_does(tmp_path
         "tests": [{"interval": "1m", "input_series": series, "alert_rule_test": tests}],
     }
     (tmp_path / "rules.yml").write_text(as_yaml({"groups": [{"name": "links", "rules": rules}]}))
-    (tmp_path / "test.yml").write_text(yaml_text(document))
+    (tmp_path / "test.yml").write_text(json_text(document))
     done = promtool("test", "rules", tmp_path / "test.yml")
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -28,9 +28,7 @@ from tests.dashboards.test_alert_rules import (  # noqa: F401 - they are collect
     test_the_watchdog_always_fires_under_a_name_of_its_own,
     test_without_an_open_incident_the_summary_is_that_of_the_alert,
 )
-from tests.dashboards.test_links import (  # noqa: F401
-    test_a_template_in_prometheus_writes_each_name_as_the_exporter_does,
-)
+from tests.dashboards.test_links import test_a_template_in_prometheus_writes_each_name_as_the_exporter_does  # noqa: F401
 from tests.dashboards.test_opt_in_rules import test_a_rule_fires_when_it_ought_to_and_not_otherwise  # noqa: F401
 from tests.stores.programs import of_victoria_metrics
 
