@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from streaming.escapes import json_text
 from tests.dashboards import promtool, test_alert_rules, test_links
 from tests.dashboards.test_alert_rules import (  # noqa: F401 - they are collected here, too
     test_a_condition_fires_with_its_own_labels_through_the_gap_of_an_exporter,
@@ -44,7 +45,7 @@ def by_vmalert_tool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         for each in asked:
             each["expr"] = f'label_del({each["expr"]}, "alertgroup")'
         test |= {"name": str(number), "metricsql_expr_test": asked}
-    file.write_text(json.dumps(document))
+    file.write_text(json_text(document))
     command = [of_victoria_metrics("vmalert-tool"), "unittest", "-disableAlertgroupLabel", "--files", file]
     return subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=False)
 
