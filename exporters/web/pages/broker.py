@@ -146,8 +146,8 @@ def _conditions(inputs: Inputs, name: str, cluster: ClusterSnapshot, number: int
     raised = [each for each in inputs.raised.get(name, ()) if each.subject.partition(":")[0] == str(number)]
     raised = [each for each in raised if each.condition in OF_BROKERS or ":" in each.subject]
     yield from (raised_row(inputs, name, each) for each in raised)
-    named = {each.condition for each in raised}
-    for spell in open_spells(cluster, *(OF_BROKERS - named)):
+    conditions = {each.condition for each in raised}
+    for spell in open_spells(cluster, *(OF_BROKERS - conditions)):
         if spell.subject == str(number):
             severity = RULES[spell.condition].severity if spell.condition in RULES else Severity.INFO
             lasting = Raised(name, spell.condition, spell.subject, severity, spell.short_id or "", spell.since)

@@ -326,18 +326,15 @@ def test_a_cluster_is_found_by_its_id_and_by_a_former_name(trouble: str, tables:
 def test_what_cannot_be_read_is_said_and_never_taken_for_nothing(tmp_path: Path) -> None:
     tables = Tables(tmp_path / "tables")
     write_live_cluster(tables, micros_now())
-    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
-        for name in ("incidents", "groups"):
-            for file in (tables.directory / name).glob("*.parquet"):
-                file.write_bytes(b"damaged")
-        tables.put("incidents", Rows().incident("lag:e9", "slow_follower", micros_now()), as_of=1)
-        for file in (tables.directory / "incidents").glob("*.parquet"):
+    for name in ("incidents", "groups"):
+        for file in (tables.directory / name).glob("*.parquet"):
             file.write_bytes(b"damaged")
+    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
         wait_until(lambda: b"without incidents" in ask(address, "/")[2])
-        page = get(address, "/")
-        assert "without incidents:" in page.text
+        assert "without incidents:" in get(address, "/").text
         assert "the incidents cannot be read" in get(address, "/incidents", 503).text
         assert "the incidents cannot be read" in get(address, links.incident("main-4"), 503).text
+        wait_until(lambda: b"The samples of groups cannot be read" in ask(address, links.groups("main"))[2])
 
 
 def test_the_fleet_says_what_is_wrong_and_leads_to_it(trouble: str) -> None:
