@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.answers.answer import Answer, AsOf, Row, Sentence, Tone
 from exporters.read_model.event_filter import EventFilter, EventKey, key_of
+from exporters.read_model.incident_archive import read_names
 from exporters.read_model.moments import Version, read_moment
 from exporters.read_model.past import Past
 from exporters.read_model.recorded_events import COLUMNS, added_events, history
@@ -18,6 +19,7 @@ from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangesRestarted
 from streaming.delta.log.table_log import newest_version
 from streaming.errors import ConfigurationError
+from streaming.name_patterns import is_exclusion, patterns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -74,6 +76,8 @@ class Chosen(NamedTuple):
         """Read a question; ``ConfigurationError``: a value is none that its filter, or the moment, can have."""
         clock = Clock(tables.now)
         selection = selection_of(question, clock)
+        if question.clusters:
+            selection = replace(selection, clusters=_of_names_now(tables, question.clusters))
         if question.at is None:
             return cls(selection, None)
         then = _then(tables, question.at, clock)
@@ -107,6 +111,21 @@ def _then(tables: Tables, at: str, clock: Clock) -> AsOf:
         return AsOf(clock.now, checked_version(tables.folder, moment.number))
     Past(tables.folder, lambda: clock.now).check(moment)
     return AsOf(moment)
+
+
+def _of_names_now(tables: Tables, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return patterns with the ids of clusters that they choose by the names of now: events have that of then."""
+    if tables.snapshot is not None:
+        names = {cluster_id: each.name for cluster_id, each in tables.snapshot.clusters.items()}
+    else:
+        names = read_names(tables.folder, UnreadableTables())
+    ids = [
+        f"!{cluster_id}" if is_exclusion(pattern) else cluster_id
+        for pattern in patterns
+        for cluster_id, name in names.items()
+        if patterns_of(pattern.removeprefix("!") if is_exclusion(pattern) else pattern)(name)
+    ]
+    return (*patterns, *ids)
 
 
 def selection_of(question: Question, clock: Clock) -> EventFilter:

@@ -19,7 +19,6 @@ from exporters.read_model.recorded_events import COLUMNS
 from exporters.read_model.times import SECOND, Clock
 from exporters.terminal.answer_view import print_answer, raise_unreadable
 from exporters.terminal.columns import SubjectColumns
-from exporters.terminal.event_view import event_fields, event_style
 from exporters.terminal.options import (
     AsOfOption,
     ClusterOption,
@@ -115,20 +114,31 @@ def _explain(output: RowOutput, explained: IncidentReport) -> None:
             output.say(explained.stale, style="bold red")
         for name, text in (facts(explained, clock) | {"evidence": all_events(explained)}).items():
             print_wrapped(output.console, f"{name:9} {text}")
-    output.print(
-        explained.evidence, event_fields(explained.evidence, clock, is_line=output.is_stream), COLUMNS, event_style
+    if output.is_for_people:
+        output.print(explained.moments, _moment_fields(clock), (), lambda _: "")
+        if not explained.is_whole:
+            output.say("and more until its end")
+        return
+    output.print(explained.evidence, (), COLUMNS, lambda _: "")
+
+
+def _moment_fields(clock: Clock) -> tuple[Field, ...]:
+    """Return the columns of what happened at one moment for one cause."""
+    return (
+        Field(f"time ({'local' if clock.local else 'UTC'})", lambda row: clock.short(row["at"])),
+        Field("subject", lambda row: str(row["subject"])),
+        Field("what", lambda row: str(row["what"]), wraps=WORDS),
+        Field("cause", lambda row: str(row["cause"]), wraps=WORDS, below=1),
     )
 
 
 def all_events(explained: IncidentReport) -> str:
-    """Return how many events are shown, and the command that shows every event of that time if these are not all."""
-    clock, incident, shown = Clock(0), explained.incident, len(explained.evidence)
+    """Return how many events are its evidence, and the command that shows every event of its time."""
+    clock, incident = Clock(0), explained.incident
     total = incident["evidence_events"]
-    if total is None or shown >= total:
-        return f"{shown} of {'?' if total is None else total} events"
     since, until = clock.iso(incident["opened_at"]), clock.iso(incident["updated_at"] + SECOND // 1_000)
     options = shlex.join(["--cluster", incident["cluster"], "--since", since, "--until", until, "--limit", "0"])
-    return f"{shown} of {total} events; all of that time: isrwatch events {options}"
+    return f"{'?' if total is None else f'{total:,}'} events; each of that time: isrwatch events {options} --each"
 
 
 def incident_fields(clock: Clock) -> tuple[Field, ...]:

@@ -54,6 +54,8 @@ def _event_key(item: Item) -> Key:
 
 
 def _events_page(view: View, query: Query, after: Key | None) -> Page[Item]:
+    if query["cluster"] and not view.clusters:  # none of them was observed then
+        return Page([], None, has_more=False, last=None)
     limits = [each for each in (query["until"], view.at) if each is not None]
     selection = EventFilter(
         clusters=tuple(each.cluster.cluster_id for each in view.clusters.values()) if query["cluster"] else (),

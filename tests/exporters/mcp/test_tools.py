@@ -59,7 +59,7 @@ async def asked(
         return str(begun.instructions), tools, [(bool(each.is_error), each.content[0].text) for each in results]  # type: ignore[union-attr]
 
 
-def test_an_assistant_learns_what_is_wrong_what_happened_and_what_is_safe(address: str) -> None:
+def test_an_assistant_learns_what_is_wrong_what_happened_and_what_is_safe(address: str, tables: Path) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("whats_wrong", {}),
         ("incidents", {"closed": True}),
@@ -80,6 +80,8 @@ def test_an_assistant_learns_what_is_wrong_what_happened_and_what_is_safe(addres
     assert [each for each, _ in results] == [False] * 6 + [True] * 3
     assert [each["id"] for each in json.loads(wrong[1])["open_incidents"]] == ["main-4"]
     assert {each["id"] for each in json.loads(listed[1])["incidents"]} > {"main-4"}
+    of_tables = json.loads(Tools(AnswerSource(None, tables, None)).incidents(closed=True))
+    assert json.loads(listed[1])["incidents"] == of_tables["incidents"], "the same as from tables"
     assert json.loads(one[1])["facts"]["incident"] == "main-4"
     assert text[1].startswith("# main\\-4: ") or text[1].startswith("# main-4: ")
     (line,) = (each for each in json.loads(happened[1])["what_happened"] if "delete the topic" in each["subject"])
@@ -93,13 +95,9 @@ def test_an_assistant_learns_what_is_wrong_what_happened_and_what_is_safe(addres
     assert "secrets" in no_subject[1]
 
 
-def test_of_tables_the_answers_are_the_same(tables: Path, address: str) -> None:
-    here = Tools(AnswerSource(None, tables, None))
-    (calls,) = [[("incidents", {"closed": True}), ("incident", {"incident": "main-4"})]]
-    _, _, results = asyncio.run(asked(f"http://{address}", calls))
-    assert json.loads(results[0][1])["incidents"] == json.loads(here.incidents(closed=True))["incidents"]
+def test_a_cluster_that_is_not_there_is_no_healthy_answer(tables: Path) -> None:
     with pytest.raises(ConfigurationError, match="unknown cluster nobody"):
-        here.whats_wrong("nobody")
+        Tools(AnswerSource(None, tables, None)).whats_wrong("nobody")
 
 
 def test_a_result_is_bounded_and_says_what_it_leaves_out() -> None:

@@ -116,7 +116,7 @@ def test_a_table_that_cannot_be_read_is_no_table_without_incidents(tables: Any, 
             archive.all()
 
 
-def test_events_of_its_time_are_all_or_the_newest_and_it_says_which(tables: Any, rows: Any) -> None:
+def test_events_of_its_time_are_all_or_the_oldest_and_it_says_which(tables: Any, rows: Any) -> None:
     at = [rows.start + number * SECOND for number in range(4)]
     shrink = {"event": "isr_shrink", "event_broker": None, "detail": None}
     changes = [
@@ -127,6 +127,6 @@ def test_events_of_its_time_are_all_or_the_newest_and_it_says_which(tables: Any,
     tables.commit(rows.cluster_row(), rows.source(rows.start), *changes)
     tables.put("incidents", rows.incident("loss:1", "broker_loss", at[1], updated_at=at[3]), as_of=1)
     archive = IncidentArchive(tables.directory)
-    whole, newest = archive.changes(archive.of_id("loss:1"), 3), archive.changes(archive.of_id("loss:1"), 2)
+    whole, oldest = archive.changes(archive.of_id("loss:1"), 3), archive.changes(archive.of_id("loss:1"), 2)
     assert ([event["occurred_not_after"] for event in whole.events], whole.is_complete) == (at[1:], True)
-    assert ([event["occurred_not_after"] for event in newest.events], newest.is_complete) == (at[2:], False)
+    assert ([event["occurred_not_after"] for event in oldest.events], oldest.is_complete) == (at[1:3], False)

@@ -339,6 +339,8 @@ def test_events_are_selected_by_time_kind_cause_and_broker(own_address: str, bus
     busy_cluster.commit(
         rows.partition("orders", 0, state, at, events=[shrink], left_isr=[3], cause="lag"),
         rows.partition("orders", 1, rows.state([2, 3, 1], [2, 3, 1], 2), at + SECOND, events=[ended]),
+        rows.cluster_row(at + SECOND),
+        rows.source(at + SECOND),
     )
     wait_until(lambda: len(answer(own_address, "/api/v1/events")["events"]) == 2)
 
@@ -355,6 +357,19 @@ def test_events_are_selected_by_time_kind_cause_and_broker(own_address: str, bus
     first = answer(own_address, "/api/v1/events", limit=1)
     assert [event["event_id"] for event in first["events"]] == ["e2"]
     assert selected(limit=1, cursor=first["next_cursor"]) == ["e1"]
+
+
+def test_of_a_cluster_that_was_not_there_yet_nothing_of_others_is_given(
+    own_address: str, busy_cluster: Any, other_rows: Any
+) -> None:
+    at = START + 25 * SECOND
+    shrink = {"event_id": "e9", "event": "isr_shrink", "event_broker": None, "detail": None}
+    partition = other_rows.partition("orders", 0, other_rows.state([1, 2], [1], 1), at, events=[shrink])
+    busy_cluster.commit(other_rows.cluster_row(at), other_rows.source(at), partition)
+    wait_until(lambda: answer(own_address, "/api/v1/clusters")["count"] == 2)
+    for path, before in (("events", {"at": BEGAN}), ("incidents", {"at": BEGAN}), ("brokers", {"at": BEGAN})):
+        assert answer(own_address, f"/api/v1/{path}", cluster="other", **before)[path] == [], path
+    assert [each["event_id"] for each in answer(own_address, "/api/v1/events", cluster="other")["events"]] == ["e9"]
 
 
 def test_what_cannot_be_read_is_named(own_address: str, busy_cluster: Any) -> None:
