@@ -236,7 +236,11 @@ def said_of_brokers(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
             every = "" if interval is None else f" every {span(interval)}"
             yield Sentence(f"{cluster.name} is polled{every}, {INFERRED}")
     for row in rows:
-        yield from _said_of_stop(row, f"broker {row['broker']}{asked.of_cluster(row['cluster'])}")
+        if row["liveness_advice"] is not None:
+            state_in_words, *_ = row["broker_liveness"].split(":")  # that it is unknown which is in the advice
+            who = f"broker {row['broker']}{asked.of_cluster(row['cluster'])}"
+            yield Sentence(f"{who} is {state_in_words}: {row['liveness_advice']}", Tone.PLAIN)
+    yield from _said_of_restarts(asked, rows)
     for row in rows:
         yield from _said_of_trouble(row, f"broker {row['broker']}{asked.of_cluster(row['cluster'])}", asked.now)
     for cluster in dict.fromkeys(row["cluster"] for row in rows if row["is_overloaded"]):
@@ -246,12 +250,15 @@ def said_of_brokers(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
         )
 
 
-def _said_of_stop(row: Row, who: str) -> Iterator[Sentence]:
-    if row["liveness_advice"] is not None:
-        state_in_words, *_ = row["broker_liveness"].split(":")  # that it is unknown which is in the advice
-        yield Sentence(f"{who} is {state_in_words}: {row['liveness_advice']}", Tone.PLAIN)
-    elif row["restart_reason"] is not None:
-        yield Sentence(f"restart of {who}: {row['restart_reason']}", Tone.PLAIN)
+def _said_of_restarts(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
+    """Say once what keeps brokers of a cluster from being stopped for the same reason."""
+    brokers: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for row in rows:
+        if row["liveness_advice"] is None and row["restart_reason"] is not None:
+            brokers[row["cluster"], row["restart_reason"]].append(row["broker"])
+    for (cluster, reason), numbers in brokers.items():
+        who = f"broker{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}{asked.of_cluster(cluster)}"
+        yield Sentence(f"restart of {who}: {reason}", Tone.PLAIN)
 
 
 def _said_of_trouble(row: Row, who: str, now: int) -> Iterator[Sentence]:

@@ -63,7 +63,7 @@ def test_json_is_one_document_with_what_is_said_and_how_old_the_data_is(full: Pa
     document = json.loads(printed(full, "brokers", "-o", "json"))
     assert [row["broker"] for row in document["rows"]] == [1, 2, 3, 4, 5]
     assert document["clusters"][0]["name"] == "main"
-    assert any("restart of broker 1" in sentence["text"] for sentence in document["sentences"])
+    assert any("restart of brokers 1, 2, 3, 4, 5" in sentence["text"] for sentence in document["sentences"])
     assert (document["as_of"], document["unreadable"], document["now"][-1]) == (None, {}, "Z")
     state = json.loads(printed(full, "state", "-o", "json"))
     assert ([row["cluster"] for row in state["rows"]], len(state["partitions"])) == (["main"], 2)
