@@ -196,7 +196,8 @@ def test_the_page_that_compares_names_options_that_exist_and_every_metric_of_kaf
     drop_ins = {metric.name for metric in CATALOGUE if metric.is_drop_in}
     counts = {"kafka_brokers", "kafka_broker_info", "kafka_topic_partitions", "kafka_topic_partition_replicas"}
     assert drop_ins - counts <= metrics
-    commands = (ROOT / "exporters" / folder for folder in ("terminal/subject_commands.py", "terminal/options.py", "web/command.py"))
+    files = ("terminal/subject_commands.py", "terminal/options.py", "web/command.py")
+    commands = (ROOT / "exporters" / each for each in files)
     options = {option for command in commands for option in re.findall(r'"(--[a-z-]+)"', command.read_text())}
     assert set(re.findall(r"(?<=[ `])--[a-z-]+", text)) - options == set()
     rows = [row for table in tables_of(ROOT / "docs" / "how-it-compares.md") for row in table]

@@ -229,7 +229,7 @@ def _progress(replicas: list[ReplicaLag], now: int) -> dict[str, int | float | N
 def said_of_brokers(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say what brokers need, why they may not stop, which are slow, and how surely all this is known."""
     if not rows:
-        yield Sentence("no broker has been observed")
+        yield Sentence("no broker has been observed" if asked.clusters else asked.no_cluster)
     for cluster, _ in asked.clusters:
         if cluster.cluster.primary_source is SourceKind.POLL:
             interval = asked.tables.limits.poll_intervals.get(cluster.name)

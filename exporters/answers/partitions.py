@@ -88,10 +88,10 @@ def _worst_first(row: Row) -> tuple[Any, ...]:
     return *(not each for each in is_worse), *(-each for each in counts), row["cluster"]
 
 
-def said_of_clusters(_: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
+def said_of_clusters(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say why there is no cluster."""
     if not rows:
-        yield Sentence("no cluster has been observed; start isrwatch job and collect")
+        yield Sentence(asked.no_cluster)
 
 
 CLUSTERS: Final = ClusterSubject(
@@ -137,7 +137,7 @@ def _topic_row(topic: TopicPartitions, observed: ObservedTime) -> Row:
 def said_of_topics(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say why there is no topic."""
     if not rows:
-        yield Sentence("no topic has been observed" if asked.clusters else "no cluster has been observed")
+        yield Sentence("no topic has been observed" if asked.clusters else asked.no_cluster)
 
 
 def _topics(asked: Inquiry) -> set[str]:
@@ -250,7 +250,7 @@ def _consequences(rows: list[Row]) -> dict[tuple[str, str, str, str], list[int]]
 
 def _no_partitions(asked: Inquiry) -> str:
     if not asked.clusters:
-        return "no cluster has been observed"
+        return asked.no_cluster
     chosen = patterns_of(*asked.patterns("topic"))
     healthy = sum(
         chosen(each.topic, name_of(each.topic, each.partition))

@@ -172,7 +172,7 @@ def _total(amounts: list[int | None]) -> int | None:
 def said_of_reassignments(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say that there is none."""
     if not rows:
-        yield Sentence("nothing is being reassigned" if asked.clusters else "no cluster has been observed")
+        yield Sentence("nothing is being reassigned" if asked.clusters else asked.no_cluster)
 
 
 REASSIGNMENTS: Final = ClusterSubject(

@@ -84,7 +84,7 @@ def said_of_settings(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say of which cluster there are no samples; or that nothing is wrong."""
     blind = [cluster for cluster, _ in asked.clusters if not any(_sampled(asked, cluster))]
     if not asked.clusters:
-        yield Sentence("no cluster has been observed")
+        yield Sentence(asked.no_cluster)
     for cluster in blind:
         yield asked.without_samples(
             TOPIC_SETTINGS, f"settings of cluster {cluster.name}", "the collector asks every collect.config_interval"

@@ -132,6 +132,13 @@ class Inquiry:
         """The clusters whose state is the present one and not stale."""
         return [each for each, row in self.clusters if self.is_now and not row["is_stale"]]
 
+    @property
+    def no_cluster(self) -> str:
+        """The sentence that says why there is no cluster."""
+        if self.question.clusters:
+            return f"no cluster is chosen by {', '.join(self.question.clusters)}"
+        return "no cluster has been observed; start isrwatch job and collect"
+
     def patterns(self, name: str) -> tuple[str, ...]:
         """Return the patterns of a filter; empty chooses everything."""
         return tuple(self.question.filters.get(name, ()))
@@ -177,7 +184,7 @@ class Inquiry:
             needs: what it takes that there are any.
         """
         if not self.clusters:
-            return Sentence("no cluster has been observed")
+            return Sentence(self.no_cluster)
         if table.name in self.unreadable:
             return Sentence(f"whether there are {what} is unknown: {table.name} cannot be read", Tone.WARNING)
         return Sentence(f"no samples of {what}: {needs}; isrwatch doctor checks that")
@@ -253,13 +260,15 @@ class ClusterSubject:
         if others := sorted(set(question.filters) - {each.name for each in self.filters}):
             raise ConfigurationError(f"{self.name} are not filtered by {others[0]}")
         asked = opened(tables, question)
-        rows = list(self.rows(asked))
+        every = rows = list(self.rows(asked))
         for each in self.filters:
             rows = each.chosen(asked, rows)
+        given = ", ".join(f"{name} {' '.join(patterns)}" for name, patterns in question.filters.items())
+        chosen_none = [Sentence(f"none of {len(every):,} {self.name} is chosen by {given}")]
         return Answer(
             columns=self.columns,
             rows=rows,
-            sentences=list(self.said(asked, rows)),
+            sentences=chosen_none if every and not rows else list(self.said(asked, rows)),
             clusters=[ClusterFreshness(*_freshness_of(row)) for _, row in asked.clusters],
             now=asked.now,
             as_of=asked.as_of,

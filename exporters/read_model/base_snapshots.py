@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 
 PARTITIONS_KEPT: Final = 250_000
 """Partitions of the bases in memory, together; the newest one stays whatever its size."""
-BYTES_KEPT: Final = 64 << 20
+_BACK: Final = 7_200_000_000
+_AHEAD: Final = 3_600_000_000
+"""Microseconds before and after a moment that its changes are read for: who walks through the past asks for them."""
+BYTES_KEPT: Final = 96 << 20
 """Bytes of the changes after a base that stay in memory: more are read again for each moment."""
 _MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 _KEY: Final = ["subject", "cluster_id", "topic_id", "partition", "broker"]
@@ -63,12 +66,13 @@ _NOTHING: Final = _Begin(BEFORE_FIRST, ReplicationSnapshot())
 
 
 class _Following(NamedTuple):
-    """The changes after a base up to a moment, as they were read from a version of a table."""
+    """The changes after a base, as they were read from a version of a table, for moments of some hours."""
 
     table_id: int
     table_version: int
     begin: int
     clusters: Clusters
+    since: int
     until: int
     rows: pa.Table
 
@@ -123,7 +127,7 @@ class BaseSnapshots:
             except IsrwatchError:  # an older one, or the changes alone, give the same
                 self._damaged.update(file.path for file in base.files)
                 continue
-            self._keep((base, clusters), begin)
+            self._hold((base, clusters), begin)
             return begin
         return _NOTHING
 
@@ -151,7 +155,7 @@ class BaseSnapshots:
                 )
         return _Begin(base.version, draft.finish(base.version, base.newest, 0), rows.num_rows)
 
-    def _keep(self, key: tuple[Base, Clusters], begin: _Begin) -> None:
+    def _hold(self, key: tuple[Base, Clusters], begin: _Begin) -> None:
         self._begins[key] = begin
         while len(self._begins) > 1 and sum(each.partitions for each in self._begins.values()) > PARTITIONS_KEPT:
             self._begins.popitem(last=False)
@@ -160,16 +164,17 @@ class BaseSnapshots:
         """Return the changes after a version that had occurred by a moment, in any order."""
         held, version, table_id = self._following, int(changes.version()), changes.metadata().id
         is_same = held is not None and (held.table_id, held.begin, held.clusters) == (table_id, begin, clusters)
-        if held is None or not is_same or held.until < at or held.table_version > version:
-            held = _Following(table_id, version, begin, clusters, at, _changes(changes, begin, at, clusters))
+        if held is None or not is_same or not held.since <= at <= held.until or held.table_version > version:
+            since, until = at - _BACK, at + _AHEAD
+            rows = _thinned(_changes(changes, begin, until, clusters), since)
+            held = _Following(table_id, version, begin, clusters, since, until, rows)
         elif held.table_version < version:  # they may have occurred before
             fresh = _changes(changes, held.table_version, held.until, clusters)
-            held = held._replace(table_version=version, rows=pa.concat_tables([held.rows, fresh]))
+            rows = _thinned(pa.concat_tables([held.rows, fresh]), held.since)
+            held = held._replace(table_version=version, rows=rows)
         self._following = held if held.rows.nbytes <= BYTES_KEPT else None
         moment = pa.scalar(at, held.rows.schema.field("occurred_not_after").type)
-        return (
-            held.rows if held.until == at else held.rows.filter(pc.less_equal(held.rows["occurred_not_after"], moment))
-        )
+        return held.rows.filter(pc.less_equal(held.rows["occurred_not_after"], moment))
 
 
 def put_first(draft: SnapshotDraft, rows: pa.Table) -> None:
@@ -184,6 +189,13 @@ def _partitions(rows: pa.Table) -> pa.Table:
     after = rows["after"].combine_chunks()
     columns = dict(zip((field.name for field in after.type), after.flatten(), strict=True))
     return pa.table({name: columns[name] if name in columns else rows[name] for name in PartitionState._fields})
+
+
+def _thinned(rows: pa.Table, since: int) -> pa.Table:
+    """Leave out the rows of clusters that others replace by a moment: who votes is written down each minute."""
+    had_occurred = pc.less_equal(rows["occurred_not_after"], pa.scalar(since, rows["occurred_not_after"].type))
+    is_old = pc.and_(had_occurred, pc.equal(rows["subject"], Subject.CLUSTER.value))
+    return pa.concat_tables([rows.filter(pc.invert(is_old)), newest_of_each(rows.filter(is_old))])
 
 
 def _of_clusters(begin: _Begin, clusters: Clusters) -> _Begin:

@@ -214,8 +214,8 @@ class Past:
             if begin < end:
                 within = f"occurred_not_after > {_MOMENT.format(begin)} AND occurred_not_after <= {_MOMENT.format(end)}"
                 moment = f"{chosen}({_MICROS.format('occurred_not_after')}) AS moment"
-                found = query(table, f"SELECT {moment} FROM rows WHERE {within} AND {of.where()}")  # noqa: S608 - ours
-                if (micros := found["moment"][0].as_py()) is not None:
+                rows = query(table, f"SELECT {moment} FROM rows WHERE {within} AND {of.where()}")  # noqa: S608 - ours
+                if (micros := rows["moment"][0].as_py()) is not None:
                     return int(micros)
             if (end == newest) if chosen == "min" else (begin < oldest):
                 return None
@@ -247,13 +247,13 @@ class Past:
 
     def _newest_reports(self, clusters: Collection[str] | None) -> dict[str, int]:
         if self._present is not None:
-            found = {key: cluster.watermark for key, cluster in self._present().clusters.items()}
+            reported = {key: cluster.watermark for key, cluster in self._present().clusters.items()}
         elif (rows := self._clusters.rows()) is not None:
             columns = columns_of(rows, ("cluster_id", "primary_watermark"))
-            found = dict(zip(columns["cluster_id"], columns["primary_watermark"], strict=True))
+            reported = dict(zip(columns["cluster_id"], columns["primary_watermark"], strict=True))
         else:
-            found = {}
-        return {key: at for key, at in found.items() if at is not None and (clusters is None or key in clusters)}
+            reported = {}
+        return {key: at for key, at in reported.items() if at is not None and (clusters is None or key in clusters)}
 
     def _check(self, at: int, shown: tuple[int, int] | None) -> None:
         clock = Clock(self._clock())

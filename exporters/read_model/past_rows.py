@@ -59,8 +59,8 @@ def incidents_at(rows: pa.Table, at: int) -> dict[str, ClusterIncidents]:
         at: UTC microseconds.
     """
     ids = columns_of(rows, ID_COLUMNS)
-    named = [dict(zip(ids, values, strict=True)) for values in zip(*ids.values(), strict=True)]
-    names, parts = names_used(named), Merges(named).parts()
+    ids_of_rows = [dict(zip(ids, values, strict=True)) for values in zip(*ids.values(), strict=True)]
+    names, parts = names_used(ids_of_rows), Merges(ids_of_rows).parts()
     lasted = _begun(rows, "opened_at", at)
     is_open = pc.fill_null(pc.greater(lasted["closed_at"], _moment(at, lasted, "closed_at")), fill_value=True)
     lasted = lasted.filter(pc.and_(is_open, pc.is_null(lasted["merged_into"])))

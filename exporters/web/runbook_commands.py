@@ -129,15 +129,15 @@ class Installations:
         return self.clusters[cluster].platform if cluster in self.clusters else ""
 
     def labels(self, cluster: str) -> dict[str, str]:
-        """Return the values of ``CONFIGURED`` that are known for a cluster."""
+        """Return the values of ``CONFIGURED`` that the configuration has for a cluster."""
         servers = self.clusters[cluster].bootstrap_servers if cluster in self.clusters else ""
         strimzi = _STRIMZI.search(servers)
-        known = {
+        values = {
             "server": self.url.rstrip("/"),
             "bootstrap_servers": servers,
             **(strimzi.groupdict() if strimzi else {}),
         }
-        return {name: value for name, value in known.items() if value}
+        return {name: value for name, value in values.items() if value}
 
 
 _STRIMZI: Final = re.compile(

@@ -114,11 +114,11 @@ def _html(
     ``more`` is filled in, too, and no link carries it.
     """
     tokens = _PARSER.parse(markdown)
-    known = values_of_blocks({**values, **more})
-    shell = for_shell(known)
+    filled_in = values_of_blocks({**values, **more})
+    shell = for_shell(filled_in)
     for token in (each for block in tokens for each in (block, *(block.children or ()))):
         if token.type != "inline":
-            token.content = filled(token.content, shell if token.type in _IN_CODE else known, left=_LEFT)
+            token.content = filled(token.content, shell if token.type in _IN_CODE else filled_in, left=_LEFT)
         if token.type == "link_open":
             token.attrs = {"href": _link(names[str(token.attrs["href"]).removeprefix("#")], values)}
     html = str(_PARSER.renderer.render(tokens, _PARSER.options, {}))

@@ -168,7 +168,7 @@ class Fleet:
             "last_cause": "lag", "last_evidence": "proven",
             "changed_at": pa.array(self.changed_at[places]).cast(_MOMENT),
             "change_number": pa.array(self.changes[places]),
-            "metadata_offset": pa.array(self.changed_at[places] // 1000),
+            "metadata_offset": pa.array((self.changed_at[places] - BEGAN) // 500_000),
         })  # fmt: skip
 
     def cluster_states(self, kind: pa.StructType, moments: np.ndarray) -> pa.StructArray:
@@ -204,7 +204,7 @@ def changed(fleet: Fleet, begin: int, end: int, restarted: Sequence[int]) -> pa.
     """Let partitions leave and join their ISRs, and brokers of some clusters restart; give the rows."""
     count = int(fleet.clusters * FLAPS_PER_DAY * (end - begin) / DAY / 2)
     places = fleet.dice.choice(len(fleet.is_short), count, replace=False)
-    moments = np.sort(fleet.dice.integers(begin, end - 60 * SECOND, count))
+    moments = np.sort(fleet.dice.integers(begin, end - 60 * SECOND, count)) // 1000 * 1000  # of records: milliseconds
     parts = [(places, moments), (places, moments + 30 * SECOND)]
     for cluster in restarted:
         own = np.flatnonzero(

@@ -65,7 +65,7 @@ READER_MINUTES: Final = 0.2
 """Of the clock on the wall: files that were replaced are gone when the disk is measured."""
 COMMITS_MEASURED: Final = 9
 STARTS_MEASURED: Final = 3
-GROWS_FOR_EVER: Final = ("partition_changes", "replication_events")
+GROWS_FOR_EVER: Final = ("partition_changes", "past_states", "replication_events")
 MIN_ISR: Final = "min.insync.replicas"
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboards import promtool, test_alert_rules
+from streaming.escapes import json_text
+from tests.dashboards import promtool, test_alert_rules, test_links
 from tests.dashboards.test_alert_rules import (  # noqa: F401 - they are collected here, too
     test_a_condition_fires_with_its_own_labels_through_the_gap_of_an_exporter,
     test_a_dead_exporter_or_an_empty_prometheus_is_one_alert,
@@ -28,6 +29,7 @@ from tests.dashboards.test_alert_rules import (  # noqa: F401 - they are collect
     test_the_watchdog_always_fires_under_a_name_of_its_own,
     test_without_an_open_incident_the_summary_is_that_of_the_alert,
 )
+from tests.dashboards.test_links import test_a_template_in_prometheus_writes_each_name_as_the_exporter_does  # noqa: F401
 from tests.dashboards.test_opt_in_rules import test_a_rule_fires_when_it_ought_to_and_not_otherwise  # noqa: F401
 from tests.stores.programs import of_victoria_metrics
 
@@ -43,12 +45,12 @@ def by_vmalert_tool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         for each in asked:
             each["expr"] = f'label_del({each["expr"]}, "alertgroup")'
         test |= {"name": str(number), "metricsql_expr_test": asked}
-    file.write_text(json.dumps(document))
+    file.write_text(json_text(document))
     command = [of_victoria_metrics("vmalert-tool"), "unittest", "-disableAlertgroupLabel", "--files", file]
     return subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(autouse=True)
 def _by_vmalert_tool(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (promtool, test_alert_rules):
+    for module in (promtool, test_alert_rules, test_links):
         monkeypatch.setattr(module, "promtool", by_vmalert_tool)

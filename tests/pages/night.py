@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -214,10 +215,14 @@ def _wait_until_read(pages: Pages) -> None:
 
 
 def _played(keep: Path, faults: int, seed: int) -> bool:
-    """Play a run, and return whether its tables have what Kafka's log has."""
-    with tempfile.TemporaryDirectory(prefix="night-") as directory:
-        verdict, text = played(drawn_faults(seed, faults, tuple(HARMS), SMALL), Path(directory), keep=keep)
+    """Play a run, and return whether its tables have what Kafka's log has; if not, everything of it stays."""
+    directory = Path(tempfile.mkdtemp(prefix=f"night-{seed}-"))
+    verdict, text = played(drawn_faults(seed, faults, tuple(HARMS), SMALL), directory, keep=keep)
     print(f"{verdict} seed {seed}, {faults} faults: {text}", flush=True)
+    if verdict is Verdict.EQUAL:
+        shutil.rmtree(directory)
+    else:
+        print(f"everything is kept in {directory}", flush=True)
     return verdict is Verdict.EQUAL
 
 

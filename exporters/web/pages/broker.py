@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from exporters.answers import links
 from exporters.answers.brokers import state_name
 from exporters.answers.event_groups import by_moment
+from exporters.read_model.conditions import Raised, announced_brokers, open_spells
 from exporters.read_model.events import brokers_of
 from exporters.web.pages.cluster import (
     ConditionRow,
@@ -32,7 +33,8 @@ from exporters.web.pages.page import (
     words_of,
 )
 from exporters.web.pages.topic import PartitionRow, partition_rows
-from streaming.contracts.conditions import OF_BROKERS
+from streaming.contracts.conditions import OF_BROKERS, RULES
+from streaming.contracts.events import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -94,11 +96,11 @@ def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
         raise PageRefused(404, f"cluster {cluster_name} has no broker {number}, as far as is known", choices)
     is_safe, reason = advice_of(inputs, cluster, number)
     state = state_name(cluster, number)
-    conditions = tuple(_conditions(inputs, cluster_name, number))
-    level = _level(inputs, cluster, state, conditions)
+    conditions = tuple(_conditions(inputs, cluster_name, cluster, number))
+    level = _level(inputs, cluster, number, state, conditions)
     is_old = inputs.is_stale(cluster)
     shown = f"{state} when it was last observed" if is_old else state
-    sentence = "; ".join((shown, *(each.text for each in conditions)))
+    sentence = "; ".join((shown, *(each.text.removesuffix(f": broker {number}") for each in conditions)))
     partitions = partition_rows(each for each in cluster.unsettled.values() if number in each.replicas)
     about = (row for row in incidents_of(inputs, cluster.cluster.cluster_id) if _is_about(row, number))
     return BrokerPage(
@@ -139,16 +141,30 @@ def _facts(cluster: ClusterSnapshot, number: int) -> Iterator[tuple[str, str | N
         )
 
 
-def _conditions(inputs: Inputs, name: str, number: int) -> Iterator[ConditionRow]:
-    for each in inputs.raised.get(name, ()):
-        if each.subject.partition(":")[0] == str(number) and (each.condition in OF_BROKERS or ":" in each.subject):
-            yield raised_row(inputs, name, each)
+def _conditions(inputs: Inputs, name: str, cluster: ClusterSnapshot, number: int) -> Iterator[ConditionRow]:
+    """Yield what is raised of a broker, and what lasts and is not raised yet."""
+    raised = [each for each in inputs.raised.get(name, ()) if each.subject.partition(":")[0] == str(number)]
+    raised = [each for each in raised if each.condition in OF_BROKERS or ":" in each.subject]
+    yield from (raised_row(inputs, name, each) for each in raised)
+    conditions = {each.condition for each in raised}
+    for spell in open_spells(cluster, *(OF_BROKERS - conditions)):
+        if spell.subject == str(number):
+            severity = RULES[spell.condition].severity if spell.condition in RULES else Severity.INFO
+            lasting = Raised(name, spell.condition, spell.subject, severity, spell.short_id or "", spell.since)
+            yield raised_row(inputs, name, lasting)
 
 
-def _level(inputs: Inputs, cluster: ClusterSnapshot, state: str, conditions: Iterable[ConditionRow]) -> Level:
+def _level(
+    inputs: Inputs, cluster: ClusterSnapshot, number: int, state: str, conditions: Iterable[ConditionRow]
+) -> Level:
     if inputs.is_stale(cluster) or state == "unknown":
         return Level.UNKNOWN
-    own = Level.HEALTHY if state == "active" else Level.WARNING
+    if state == "active":
+        own = Level.HEALTHY
+    elif number in announced_brokers(cluster, inputs.now):
+        own = Level.PLANNED
+    else:
+        own = Level.WARNING if cluster.counts.hosted.get(number) or state == "fenced" else Level.INFO  # it is gone
     return min((own, *(each.level for each in conditions)), key=lambda level: level.rank)
 
 

@@ -17,6 +17,7 @@ from exporters.web.pages.fleet import (
     level_of_reason,
     ongoing_incidents,
     reason_in_words,
+    risks_of,
     sentence_of,
 )
 from exporters.web.pages.incidents import ListedIncident, incident_row, incidents_of
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from exporters.read_model.cluster_health import ClusterHealth
     from exporters.read_model.conditions import Raised
     from exporters.read_model.snapshot import ClusterSnapshot
-    from streaming.contracts.state import BrokerState, PartitionState
+    from streaming.contracts.state import BrokerState
 
 MONTH: Final = 30 * 86_400 * SECOND
 TOPICS_SHOWN: Final = 50
@@ -280,14 +281,6 @@ def topics_at_risk(cluster: ClusterSnapshot, name: str, at: int | None) -> list[
             counts[partition.topic][place] += holds
     worst = sorted((each for each in counts.items() if any(each[1])), key=lambda each: ([-n for n in each[1]], each[0]))
     return [TopicRow(topic, links.topic(name, topic, at), *numbers) for topic, numbers in worst]
-
-
-def risks_of(partition: PartitionState) -> tuple[bool, bool, bool, bool]:
-    """Return whether a partition is offline, under and at min ISR, and under-replicated; a diskless one never is."""
-    if partition.is_diskless:
-        return False, False, False, False
-    is_at = partition.is_under_replicated and bool(partition.is_at_min_isr)
-    return partition.is_offline, bool(partition.is_under_min_isr), is_at, partition.is_under_replicated
 
 
 def work_rows(inputs: Inputs, name: str, brokers: Iterable[BrokerState]) -> Iterator[WorkRow]:

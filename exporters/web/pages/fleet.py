@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from exporters.read_model.conditions import Raised
     from exporters.read_model.health_reasons import HealthReason
     from exporters.read_model.snapshot import ClusterSnapshot
+    from streaming.contracts.state import PartitionState
 
 SOURCES: Final = {SourceKind.METADATA_LOG: "metadata log", SourceKind.POLL: "polling", SourceKind.NONE: "none yet"}
 ELSEWHERE: Final = {
@@ -139,9 +140,24 @@ def counts_of(cluster: ClusterSnapshot) -> Counts:
     return Counts(
         offline=cluster.counts.in_state(health.OFFLINE),
         under_min_isr=cluster.counts.in_state(health.UNDER_MIN_ISR),
-        at_min_isr=cluster.counts.in_state(health.AT_MIN_ISR),
+        at_min_isr=_at_minimum(cluster),
         fenced=fenced,
     )
+
+
+def _at_minimum(cluster: ClusterSnapshot) -> int | None:
+    """Count the partitions that lost a replica and need each other one; None while no minimum is known."""
+    if cluster.counts.in_state(health.AT_MIN_ISR) is None:
+        return None
+    return sum(risks_of(each)[2] for each in cluster.unsettled.values())
+
+
+def risks_of(partition: PartitionState) -> tuple[bool, bool, bool, bool]:
+    """Return whether a partition is offline, under and at min ISR, and under-replicated; a diskless one never is."""
+    if partition.is_diskless:
+        return False, False, False, False
+    is_at = partition.is_under_replicated and bool(partition.is_at_min_isr)
+    return partition.is_offline, bool(partition.is_under_min_isr), is_at, partition.is_under_replicated
 
 
 def ongoing_incidents(cluster: ClusterSnapshot) -> list[Row]:
@@ -172,7 +188,7 @@ def sentence_of(inputs: Inputs, cluster: ClusterSnapshot, judged: ClusterHealth)
         return reason_in_words(worst)
     conditions = inputs.raised.get(cluster.name, ())
     if conditions:
-        first = conditions[0]
+        first = min(conditions, key=lambda each: OF_SEVERITY.get(each.severity, Level.WARNING).rank)
         about = f" of {first.subject}" if first.subject else ""
         return f"{words_of(first.condition)}{about}" + (f", and {len(conditions) - 1} more" if conditions[1:] else "")
     recovering = 0 if cluster.incidents is None else len(cluster.incidents.open)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
@@ -18,7 +19,7 @@ from exporters.answers.silences import silence_link
 from exporters.read_model.events import brokers_of
 from exporters.read_model.incident_archive import IncidentArchive, IncidentUnknown, groups_beyond
 from exporters.read_model.incident_ids import shown_id
-from exporters.read_model.snapshot import is_recovered
+from exporters.read_model.snapshot import SECOND, is_recovered
 from exporters.web.pages.broker import MomentRow, moment_row
 from exporters.web.pages.cluster import trail_of
 from exporters.web.pages.drawing import Drawing
@@ -55,6 +56,7 @@ PARTITIONS_SHOWN: Final = 100
 _STEPS_SHOWN: Final = 6
 _EVIDENCE_SHOWN: Final = 3
 _CHOICES: Final = 10
+_DAY: Final = 86_400 * SECOND
 _KEPT: Final = 32
 _HELD: Final = 1_000
 """Fewer events than this are all that were read since a moment: so many are held in memory."""
@@ -237,7 +239,7 @@ def incident_page(
     cluster = inputs.snapshot.clusters.get(row["cluster_id"])
     name = row["cluster"] if cluster is None else _shown_name(inputs, row["cluster_id"], cluster.name)
     moments = [*map(moment_row, by_moment(events))]
-    lines = _partition_lines(events, name, inputs.at)
+    lines, lines_left_out = _partition_lines(events, name, inputs.at)
     observed_until = _observed_until(inputs, row, cluster)
     state = lasted(row, inputs.now, is_old=is_old(inputs, row))
     return IncidentPage(
@@ -261,8 +263,8 @@ def incident_page(
         moments=tuple(moments[:MOMENTS_SHOWN]),
         moments_left_out=max(0, len(moments) - MOMENTS_SHOWN),
         is_complete=is_complete,
-        partitions=tuple(lines[:PARTITIONS_SHOWN]),
-        partitions_left_out=max(0, len(lines) - PARTITIONS_SHOWN),
+        partitions=tuple(lines),
+        partitions_left_out=lines_left_out,
         handling=_handling(inputs.installations, row, name, parts),
         neighbours=Neighbours(*(_neighbour(inputs, each) for each in neighbours)),
         markdown_path=links.incident_markdown(shown),
@@ -361,20 +363,26 @@ def _suspects(
         )
 
 
-def _partition_lines(events: Iterable[EventRow], cluster_name: str, at: int | None) -> list[PartitionLine]:
-    """Return a line for each partition, the worst off first."""
+def _partition_lines(events: Iterable[EventRow], cluster_name: str, at: int | None) -> tuple[list[PartitionLine], int]:
+    """Return a line for each partition, the worst off first, and how many more partitions there are."""
     by_partition: defaultdict[tuple[str, int], list[EventRow]] = defaultdict(list)
     for event in events:
         if event.topic is not None and event.partition is not None:
             by_partition[event.topic, event.partition].append(event)
     worst = sorted(by_partition.items(), key=lambda each: (_rank(each[1]), each[0]))
     lines = []
-    for (topic, partition), own in worst:
-        steps = [(clock(each.at)[:8], each.what) for each in by_moment(own)]
+    for (topic, partition), own in worst[:PARTITIONS_SHOWN]:
+        steps = [(_time_of_step(each.at, own[0].occurred_not_after), each.what) for each in by_moment(own)]
         left_out = max(0, len(steps) - _STEPS_SHOWN)
         path = links.topic(cluster_name, topic, at)
         lines.append(PartitionLine(f"{topic}-{partition}", path, tuple(steps[:_STEPS_SHOWN]), left_out))
-    return lines
+    return lines, max(0, len(worst) - PARTITIONS_SHOWN)
+
+
+def _time_of_step(at: int, first: int) -> str:
+    """Return the time of day, with the day where it is not that of the first step."""
+    pattern = "%H:%M:%S" if at // _DAY == first // _DAY else "%m-%d %H:%M:%S"
+    return datetime.fromtimestamp(at // SECOND, UTC).strftime(pattern)
 
 
 def _rank(events: Iterable[EventRow]) -> int:

@@ -198,4 +198,4 @@ def _only(query: Mapping[str, Sequence[str]], name: str) -> str:
 
 def _as_known_today(inputs: Inputs) -> Iterable[Notice]:
     if inputs.at is not None:
-        yield Notice(Level.PLANNED, "Incidents that had begun by then; their sentences are as known today.")
+        yield Notice(Level.INFO, "Incidents that had begun by then; their sentences are as known today.")

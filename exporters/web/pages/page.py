@@ -155,7 +155,8 @@ class Inputs:
     @cached_property
     def raised(self) -> Mapping[str, Sequence[Raised]]:
         """The conditions that are raised, by the name of their cluster; under "" those of the monitor itself."""
-        inputs = ConditionInputs(now=self.now, stale_after=self.settings.stale_after, settings=self.settings.conditions)
+        settings = self.settings.conditions._replace(severity_names={})  # pages have words of their own
+        inputs = ConditionInputs(now=self.now, stale_after=self.settings.stale_after, settings=settings)
         by_cluster: defaultdict[str, list[Raised]] = defaultdict(list)
         for each in raised(self.clusters, inputs):
             by_cluster[each.cluster].append(each)

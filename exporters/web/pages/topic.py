@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
-from exporters.web.pages.cluster import cluster_named, notice_of_age, risks_of, trail_of
+from exporters.web.pages.cluster import cluster_named, notice_of_age, trail_of
+from exporters.web.pages.fleet import risks_of
 from exporters.web.pages.page import (
     Inputs,
     Level,

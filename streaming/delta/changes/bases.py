@@ -45,6 +45,7 @@ from streaming.contracts.tables import (
     PAST_STATES,
 )
 from streaming.delta.log.cluster_files import read_files
+from streaming.delta.log.commit import Packing
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.log.storage import in_schema, open_table, read_file, set_aside
@@ -216,7 +217,7 @@ class PastStates:
             [_rows(Subject.CLUSTER, clusters, *of_base), _rows(Subject.BROKER, brokers, *of_base)],
             (_rows(Subject.PARTITION, rows, *of_base) for rows in self._partitions(partitions)),
         )
-        return [add for rows in _in_files(pieces) for add in self._writer.written(rows, is_dense=True)]
+        return [add for rows in _in_files(pieces) for add in self._writer.written(rows, Packing.STATE)]
 
     def _partitions(self, files: Iterable[str]) -> Iterator[pa.Table]:
         path = self._directory / PARTITION_STATE_TABLE.name

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
@@ -34,6 +35,17 @@ _DENSE: Final[Mapping[str, Any]] = {"compression": "zstd", "write_page_checksum"
 _TRANSACTION: Final = "txn"
 
 
+class Packing(Enum):
+    """Compression of the files of a commit."""
+
+    QUICK = "quick"
+    """As a commit has time for."""
+    DENSE = "dense"
+    """As well as possible: the files stay for long."""
+    STATE = "state"
+    """The same of a state: each key has its own times and offsets, so a dictionary would be as long as the column."""
+
+
 class DataFile(NamedTuple):
     """A data file of a version: its name in the log, its bytes, and the value of each partition column."""
 
@@ -50,7 +62,7 @@ class Layout(NamedTuple):
 
 
 def written(
-    path: Place, rows: pa.Table, layout: Layout, *, folder: str = "", is_dense: bool = False
+    path: Place, rows: pa.Table, layout: Layout, *, folder: str = "", packing: Packing = Packing.QUICK
 ) -> Iterator[dict[str, Any]]:
     """Write rows as data files, one per partition; yield the ``add`` action of each.
 
@@ -59,7 +71,7 @@ def written(
         rows: in the table's schema.
         layout: of the table.
         folder: prefix of the names of the files; ends with a slash.
-        is_dense: compress as well as possible, because the files stay for long.
+        packing: how well the files are compressed.
 
     Raises:
         IsrwatchError: a file cannot be written.
@@ -67,7 +79,7 @@ def written(
     for partition, own in _partitions(rows, layout.partitioned_by):
         below = "".join(f"{name}={quote(value, safe='')}/" for name, value in partition.items())
         name = f"{folder}{below}part-{uuid.uuid4()}.parquet"
-        content = _parquet(own, _DENSE if is_dense else _SMALL if own.num_rows <= SMALL_ROWS else _LARGE)
+        content = _parquet(own, _options(own, packing))
         with writing(str(path)):
             put(file_place(path, name), content)
         yield {
@@ -80,11 +92,31 @@ def written(
         }
 
 
+def _options(rows: pa.Table, packing: Packing) -> Mapping[str, Any]:
+    if packing is Packing.DENSE:
+        return _DENSE
+    if packing is Packing.STATE:
+        return {**_DENSE, "compression_level": 6, "use_dictionary": list(_repeated(rows.schema))}
+    return _SMALL if rows.num_rows <= SMALL_ROWS else _LARGE
+
+
 def _parquet(rows: pa.Table, options: Mapping[str, Any]) -> bytes:
     sink = pa.BufferOutputStream()
     # Without Arrow's schema in the file, dictionary columns are read back as plain strings.
     pq.write_table(rows, sink, store_schema=False, **options)
     return bytes(sink.getvalue())
+
+
+def _repeated(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
+    """Name the columns within columns whose values rows share: all but numbers of 64 bits and times."""
+    for field in fields:
+        name, kind = f"{prefix}{field.name}", field.type
+        if pa.types.is_struct(kind):
+            yield from _repeated(kind, f"{name}.")
+        elif pa.types.is_list(kind):
+            yield from _repeated([pa.field("element", kind.value_type)], f"{name}.list.")
+        elif not pa.types.is_int64(kind) and not pa.types.is_timestamp(kind):
+            yield name
 
 
 def _partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[dict[str, str], pa.Table]]:

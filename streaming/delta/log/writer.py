@@ -42,7 +42,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming import movement
-from streaming.delta.log.commit import DataFile, Layout, entry, removed, transactions_in, written
+from streaming.delta.log.commit import DataFile, Layout, Packing, entry, removed, transactions_in, written
 from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROPERTY, create_or_upgrade
 from streaming.delta.log.storage import table_at, writing
 from streaming.delta.log.table_log import actions_of, entry_of, has_entry, newest_version
@@ -167,9 +167,9 @@ class Writer:
                 break
         raise failure or AssertionError("TRIES is 0")
 
-    def written(self, rows: pa.Table, *, is_dense: bool = False) -> list[dict[str, Any]]:
+    def written(self, rows: pa.Table, packing: Packing = Packing.QUICK) -> list[dict[str, Any]]:
         """Write rows as files that no commit names yet, as :func:`streaming.delta.log.commit.written` does."""
-        return list(written(self.path, rows, self._layout, is_dense=is_dense))
+        return list(written(self.path, rows, self._layout, packing=packing))
 
     def write(self, rows: pa.Table, mode: Mode, transactions: Mapping[str, int]) -> int:
         """Commit rows at exactly the next version; return that version.
@@ -205,7 +205,7 @@ class Writer:
         Returns:
             the names of the files of each table of rows.
         """
-        adds = [self.written(rows, is_dense=True) for rows in added]
+        adds = [self.written(rows, Packing.DENSE) for rows in added]
         self.add_files((add for of_rows in adds for add in of_rows), gone, transactions, is_new_data=is_new_data)
         return [[add["path"] for add in of_rows] for of_rows in adds]
 

@@ -338,12 +338,11 @@ def reasons(tables: Tables) -> dict[str, list[str]]:
 
 def test_an_answer_without_rows_says_why(tables: Tables, rows: Rows) -> None:
     create_or_upgrade(tables.directory, PARTITION_CHANGES)
-    nothing = reasons(tables)
-    assert {lines for subject, (lines,) in nothing.items() if subject not in {"clusters", "brokers"}} == {
-        "no cluster has been observed"
-    }
-    assert nothing["clusters"] == ["no cluster has been observed; start isrwatch job and collect"]
+    why = "no cluster has been observed; start isrwatch job and collect"
+    assert reasons(tables) == {subject: [why] for subject in SUBJECTS}
     tables.observe(rows)
+    none = [state(tables.directory, subject, cluster="!main").splitlines() for subject in SUBJECTS]
+    assert none == [["no cluster is chosen by !main"]] * len(SUBJECTS)
     empty = {subject: lines for subject, lines in reasons(tables).items() if subject != "clusters"}
     assert {subject: line.partition(":")[0] for subject, (line,) in empty.items()} == {
         "brokers": "no broker has been observed",

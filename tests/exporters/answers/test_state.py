@@ -209,6 +209,8 @@ def test_a_name_that_nothing_has_is_refused_since_an_empty_answer_would_look_hea
     assert refusal(played, topic="x-*").startswith("unknown topic x-*; known: ")
     assert refusal(played, "brokers", broker="17").startswith("unknown broker 17; known: 1, 2, 3")
     assert refusal(played, "brokers", topic="orders") == "brokers are not filtered by topic"
+    number = len(objects(played, "brokers"))
+    assert state(played, "brokers", broker="!*") == f"none of {number} brokers is chosen by broker !*\n"
 
 
 def test_a_partition_is_chosen_by_its_name_as_well_as_by_that_of_its_topic(played: Path) -> None:

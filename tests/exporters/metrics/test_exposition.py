@@ -35,7 +35,7 @@ def exposed(
     process = {metric.name: 20.0 for metric in PROCESS_METRICS}
     counts = HttpCounts()
     counts.expect(["/metrics"])
-    counts.begin()
+    counts.begin("/metrics")
     health = ExporterHealth("1.2.3", snapshot.version, 0.25, 7, tables=tables, process=process, http=counts)
     blocks = (exposition or Exposition(STALE_AFTER)).render(snapshot, health, now, request or ScrapeRequest())
     return plain(blocks).decode()

@@ -68,7 +68,7 @@ def moments_of(rows: pa.Table) -> list[int]:
 def test_at_any_moment_the_state_is_that_of_the_rows_that_had_occurred(history: History, rows: pa.Table) -> None:
     past = past_of(history)
     oldest, newest = past.range() or (0, 0)
-    for at in Random(2).sample([each for each in moments_of(rows) if oldest <= each <= newest], 12):
+    for at in Random(2).sample([each for each in moments_of(rows) if oldest <= each <= newest], 8):
         assert of_moment(past.snapshot(at)) == folded(rows, at)
         assert of_moment(past.snapshot(at + 1 if at < newest else at)) == folded(rows, at)
 
@@ -208,9 +208,7 @@ def test_incidents_that_were_open_then_are_shown_as_of_then(tables: Tables) -> N
     assert shown(35)[0]["recovered_at"] == START + 30 * SECOND
 
 
-def test_another_folder_in_the_place_of_the_tables_is_read_anew(
-    history: History, rows: pa.Table, tmp_path: Path
-) -> None:
+def test_another_folder_in_their_place_is_read_again(history: History, rows: pa.Table, tmp_path: Path) -> None:
     tables, (_, newest) = tmp_path / "tables", past_of(history).range() or (0, 0)
     shutil.copytree(history.tables, tables)
     past = Past(tables)

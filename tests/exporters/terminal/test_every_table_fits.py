@@ -16,11 +16,12 @@ from exporters.terminal import output as output_module
 from exporters.terminal import subject_commands
 from streaming.commands import app
 from streaming.terminal import Terminal
+from tests.exporters.answers.asked import asked, printed
 from tests.exporters.conftest import SECOND, Rows, Tables, put_samples
 
 TABLES = (
     *(subject for subject in SUBJECTS if subject != "clusters"),
-    *("state", "incidents --all", "events", "events --by-moment", "tables", "tables partition_changes"),
+    *("state", "incidents --all", "events", "events --each", "tables", "tables partition_changes"),
 )
 TOPIC = "payments-settlement-of-the-european-warehouse"
 AGE = re.compile(r"\d+\.\ds?|\d+m\d+s")
@@ -79,10 +80,17 @@ def shown(tables: Path, command: str, width: int, row_format: str, monkeypatch: 
 def test_nothing_is_cut_nothing_is_too_wide_and_what_is_left_out_is_named(
     command: str, full: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = {word for line in shown(full, command, 500, "table", monkeypatch) for word in line.split()}
+    answer = asked(full, command) if command in SUBJECTS else None
+
+    def at(width: int) -> list[str]:
+        if answer is None:
+            return shown(full, command, width, "table", monkeypatch)
+        return printed(command, answer, width=width, force_terminal=True).splitlines()
+
+    whole = {word for line in at(500) for word in line.split()}
     assert len(whole) > 5, "it shows something"
     for width in (80, 100, 160):
-        lines = shown(full, command, width, "table", monkeypatch)
+        lines = at(width)
         assert [line for line in lines if "…" in line] == []
         words = {word for line in lines for word in line.split()}
         left_out = any(line.startswith("the terminal is too narrow for: ") for line in lines)

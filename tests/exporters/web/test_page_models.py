@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from exporters.read_model.conditions import ConditionSettings
 from exporters.read_model.incident_archive import Work
+from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import EventRow
+from exporters.web.pages.cluster import cluster_page
 from exporters.web.pages.drawing import Axis
 from exporters.web.pages.incidents import lasted
-from exporters.web.pages.page import Level, lasting
+from exporters.web.pages.page import Inputs, Level, PageSettings, lasting
 from exporters.web.pages.timeline import timeline
 from streaming.contracts.events import EventKind
-from tests.exporters.conftest import SECOND, START
+from tests.exporters.conftest import SECOND, START, Tables, write_live_cluster
 
 CLOSED = {"opened_at": START, "updated_at": START + 60 * SECOND, "closed_at": START + 60 * SECOND, "recovered_at": None}
 OPEN = {**CLOSED, "closed_at": None}
@@ -81,6 +84,19 @@ def test_a_short_bar_of_a_month_can_be_seen_and_stays_inside() -> None:
     assert band.width > 0.1
     assert band.left + band.width <= 100
     assert axis.ticks()[0].text == "08-22"
+
+
+def test_what_severities_are_called_in_alerts_changes_no_page(tables: Tables) -> None:
+    write_live_cluster(tables, START)
+    snapshot = TablesReader(tables.directory).refresh()
+    other_words = ConditionSettings(severity_names={"critical": "page", "warning": "ticket"})
+    inputs, renamed = (
+        Inputs(snapshot=snapshot, now=START, settings=PageSettings(stale_after=60.0, conditions=each))
+        for each in (ConditionSettings(), other_words)
+    )
+    assert inputs.raised["main"]
+    assert inputs.raised == renamed.raised
+    assert cluster_page(renamed, "main") == cluster_page(inputs, "main")
 
 
 @pytest.mark.parametrize(

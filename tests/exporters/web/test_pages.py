@@ -267,6 +267,20 @@ def test_names_are_only_names(odd: str) -> None:
     assert max(len(body.text) for body in pages.values()) < 20_000
 
 
+def test_a_broker_that_is_down_has_its_condition_before_it_is_raised(tables: Tables, rows: Rows) -> None:
+    now = micros_now()
+    partition = rows.partition("orders", 0, rows.state([1, 4], [1], 1), now, left_isr=[4], cause="fenced")
+    brokers = rows.broker(1, now), rows.broker(4, now, is_fenced=True)
+    tables.commit(rows.cluster_row(now), *brokers, partition, rows.source(now))
+    tables.put("conditions", rows.spell("broker_down", now, "4", short_id="main-7"), as_of=0)
+    with served(tables.directory) as address:
+        wait_until(lambda: b"broker down" in ask(address, links.broker("main", 4))[2])
+        page = get(address, links.broker("main", 4))
+        assert page.of("title") == ["\u25b2 broker 4 of main: fenced; broker down - isrwatch"]
+        assert "../../../incidents/main-7" in page.links
+        assert "Nothing is wrong" in get(address, links.broker("main", 1)).text
+
+
 def test_what_is_not_there_is_refused_with_what_is(trouble: str) -> None:
     for path, said, choice in (
         (links.cluster("nobody"), "there is no cluster 'nobody'", "main"),
@@ -312,18 +326,15 @@ def test_a_cluster_is_found_by_its_id_and_by_a_former_name(trouble: str, tables:
 def test_what_cannot_be_read_is_said_and_never_taken_for_nothing(tmp_path: Path) -> None:
     tables = Tables(tmp_path / "tables")
     write_live_cluster(tables, micros_now())
-    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
-        for name in ("incidents", "groups"):
-            for file in (tables.directory / name).glob("*.parquet"):
-                file.write_bytes(b"damaged")
-        tables.put("incidents", Rows().incident("lag:e9", "slow_follower", micros_now()), as_of=1)
-        for file in (tables.directory / "incidents").glob("*.parquet"):
+    for name in ("incidents", "groups"):
+        for file in (tables.directory / name).glob("*.parquet"):
             file.write_bytes(b"damaged")
+    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
         wait_until(lambda: b"without incidents" in ask(address, "/")[2])
-        page = get(address, "/")
-        assert "without incidents:" in page.text
+        assert "without incidents:" in get(address, "/").text
         assert "the incidents cannot be read" in get(address, "/incidents", 503).text
         assert "the incidents cannot be read" in get(address, links.incident("main-4"), 503).text
+        wait_until(lambda: b"The samples of groups cannot be read" in ask(address, links.groups("main"))[2])
 
 
 def test_the_fleet_says_what_is_wrong_and_leads_to_it(trouble: str) -> None:
@@ -344,6 +355,16 @@ def test_the_fleet_is_well_only_with_fresh_data_and_nothing_wrong(tables: Tables
         assert page.of("title") == ["? 1 of 1 cluster unknown - isrwatch"]
         assert "unknown: its data is too old to say anything about now; last observed 2 s ago" in page.text
         assert "(0)" in page.text
+
+
+def test_partitions_that_need_every_replica_and_have_it_are_no_trouble(tables: Tables, rows: Rows) -> None:
+    now = micros_now()
+    partitions = [rows.partition("orders", each, rows.state([1, 4], [1, 4], 1), now) for each in range(3)]
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.broker(4, now), *partitions, rows.source(now))
+    with served(tables.directory) as address:
+        page = get(address, "/")
+        assert page.of("title") == ["\u2714 1 of 1 cluster healthy - isrwatch"]
+        assert "wrong0000metadata" in "".join(page.of("td"))
 
 
 def test_without_tables_the_fleet_says_why_and_other_pages_do_not_pretend(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_without_a_request_nothing_waits() -> None:
 def test_a_request_is_waited_for_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "LONGEST_SECONDS", 60.0)
     counts, ended = HttpCounts(), threading.Event()
-    counts.begin()
+    counts.begin("/metrics")
     worker = threading.Thread(target=lambda: (ScrapePriority(counts)(), ended.set()))
     worker.start()
     assert not ended.wait(0.2)
@@ -145,7 +145,7 @@ def test_a_client_that_has_just_connected_is_waited_for_but_not_one_that_sends_n
 
 def test_a_client_that_never_ends_to_read_takes_at_most_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = HttpCounts()
-    counts.begin()
+    counts.begin("/metrics")
     now = 0.0
     work: list[float] = []
 
@@ -160,3 +160,20 @@ def test_a_client_that_never_ends_to_read_takes_at_most_half_of_the_time(monkeyp
         work.append(0.001)
         now += 0.001
     assert sum(work) > 0.45
+
+
+def test_pages_wait_for_scrapes_and_not_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: 1.0 + sum(slept), sleep=slept.append)
+    monkeypatch.setattr("exporters.web.server.time", clock)
+    counts = HttpCounts()
+    give_way = ScrapePriority(counts, ("/metrics",))
+    counts.begin("/")
+    counts.begin("/clusters/{cluster}")
+    give_way()
+    assert slept == []
+    counts.begin("/metrics")
+    give_way()
+    assert sum(slept) == pytest.approx(server.LONGEST_SECONDS, abs=0.001)
+    counts.end("/metrics", 200, 0.1)
+    assert counts.in_flight_by == {"/": 1, "/clusters/{cluster}": 1, "/metrics": 0}
