@@ -59,7 +59,7 @@ def _print_rows(output: RowOutput, subject: str, answer: Answer, also: Answer | 
         beside["partitions"] = also.rows
         beside["sentences"] += [each._asdict() for each in also.sentences]
     fields = (*owner, *shown.fields(answer.rows, output.clock)) if output.is_for_people else ()
-    output.print(answer.rows, fields, answer.columns, shown.style, beside=beside)
+    output.print(answer.rows, fields, answer.columns, shown.style, further=beside)
 
 
 def beside_rows(output: RowOutput, answer: Answer) -> dict[str, Any]:

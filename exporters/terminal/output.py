@@ -67,7 +67,7 @@ class RowOutput:
         style: Callable[[Row], str],
         *,
         heading: bool = True,
-        beside: Mapping[str, Any] | None = None,
+        further: Mapping[str, Any] | None = None,
     ) -> None:
         """Print rows.
 
@@ -77,10 +77,10 @@ class RowOutput:
             columns: column names for JSON and CSV.
             style: returns the colour of a row.
             heading: whether CSV begins with the column names.
-            beside: further keys of the JSON document.
+            further: further keys of the JSON document.
         """
         if self.format is RowFormat.JSON:
-            self._json(rows, tuple(columns), beside or {})
+            self._json(rows, tuple(columns), further or {})
         elif self.format is RowFormat.CSV:
             self._csv(rows, tuple(columns), heading=heading)
         elif self.is_stream:
@@ -107,13 +107,13 @@ class RowOutput:
         else:
             Terminal(stderr=True).row(sentence)
 
-    def _json(self, rows: Iterable[Row], columns: tuple[str, ...], beside: Mapping[str, Any]) -> None:
+    def _json(self, rows: Iterable[Row], columns: tuple[str, ...], further: Mapping[str, Any]) -> None:
         """Print one document, with a row on each line; of a stream an object per line."""
         values = ({name: machine(row.get(name), name, self.clock) for name in columns} for row in rows)
         if self.is_stream:
             self.console.document(map(json_text, values))
             return
-        keys = [f"{json_text(key)}: {json_text(machine(value, key, self.clock))}, " for key, value in beside.items()]
+        keys = [f"{json_text(key)}: {json_text(machine(value, key, self.clock))}, " for key, value in further.items()]
         self.console.document(json_document("rows", values, "".join(keys)))
 
     def _csv(self, rows: Iterable[Row], columns: tuple[str, ...], *, heading: bool) -> None:
