@@ -11,6 +11,7 @@ from exporters.answers.event_groups import by_moment
 from exporters.read_model.conditions import Raised, announced_brokers, open_spells
 from exporters.read_model.events import brokers_of
 from exporters.web.pages.cluster import (
+    OF_VOLUMES,
     ConditionRow,
     WorkRow,
     advice_of,
@@ -144,7 +145,7 @@ def _facts(cluster: ClusterSnapshot, number: int) -> Iterator[tuple[str, str | N
 def _conditions(inputs: Inputs, name: str, cluster: ClusterSnapshot, number: int) -> Iterator[ConditionRow]:
     """Yield what is raised of a broker, and what lasts and is not raised yet."""
     raised = [each for each in inputs.raised.get(name, ()) if each.subject.partition(":")[0] == str(number)]
-    raised = [each for each in raised if each.condition in OF_BROKERS or ":" in each.subject]
+    raised = [each for each in raised if each.condition in OF_BROKERS | OF_VOLUMES]
     yield from (raised_row(inputs, name, each) for each in raised)
     conditions = {each.condition for each in raised}
     for spell in open_spells(cluster, *(OF_BROKERS - conditions)):

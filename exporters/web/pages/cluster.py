@@ -54,7 +54,7 @@ MONTH: Final = 30 * 86_400 * SECOND
 TOPICS_SHOWN: Final = 50
 INCIDENTS_SHOWN: Final = 20
 _RISKS: Final = (health.OFFLINE, health.UNDER_MIN_ISR, health.AT_MIN_ISR, health.UNDER_REPLICATED)
-_OF_VOLUMES: Final = {Condition.LOG_DIRECTORY_OFFLINE, Condition.DISK_FILLS_UP, Condition.DISK_NEARLY_FULL}
+OF_VOLUMES: Final = frozenset({Condition.LOG_DIRECTORY_OFFLINE, Condition.DISK_FILLS_UP, Condition.DISK_NEARLY_FULL})
 _OF_GROUPS: Final = {Condition.GROUP_STUCK, Condition.GROUP_LOSING, Condition.GROUP_BEYOND_END}
 
 
@@ -236,7 +236,7 @@ def raised_row(inputs: Inputs, name: str, each: Raised) -> ConditionRow:
         text, path = f"{text}: broker {each.subject}", links.broker(name, int(each.subject), inputs.at)
     elif each.condition in _OF_GROUPS:
         text, path = f"{text}: {each.subject}", links.group(name, each.subject, inputs.at)
-    elif each.condition in _OF_VOLUMES:
+    elif each.condition in OF_VOLUMES:
         number, _, log_dir = each.subject.partition(":")
         text, path = f"{text}: {log_dir} of broker {number}", links.broker(name, int(number), inputs.at)
     elif each.subject:

@@ -273,6 +273,7 @@ def test_a_broker_that_is_down_has_its_condition_before_it_is_raised(tables: Tab
     brokers = rows.broker(1, now), rows.broker(4, now, is_fenced=True)
     tables.commit(rows.cluster_row(now), *brokers, partition, rows.source(now))
     tables.put("conditions", rows.spell("broker_down", now, "4", short_id="main-7"), as_of=0)
+    tables.put("sampled_conditions", rows.sampled_spell("group_stuck", "1:a group", now))
     with served(tables.directory) as address:
         wait_until(lambda: b"broker down" in ask(address, links.broker("main", 4))[2])
         page = get(address, links.broker("main", 4))
