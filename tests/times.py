@@ -56,7 +56,6 @@ LONG_SECONDS: Final = 60.0
 LONG_FILES: Final = {
     "tests/end_to_end/test_real_cluster.py": "a cluster, the collector and the job live through every fault of Kafka",
     "tests/sources/metadata_log/test_real_cluster.py": "record for record with six clusters of three versions",
-    "tests/sources/samples/test_slow_broker_real.py": "a history of rounds comes before each verdict, on two clusters",
 }
 """Files that take longer than that, each with the reason; twelve at most."""
 
