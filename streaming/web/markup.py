@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from html import escape
-from pathlib import Path
+from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from streaming.escapes import printable, with_short_words
@@ -13,7 +13,7 @@ from streaming.escapes import printable, with_short_words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-STYLE: Final = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+STYLE: Final = (files("streaming.web") / "style.css").read_text(encoding="utf-8")
 STYLE_HASH: Final = f"sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}"
 """Hash of the style, as a Content-Security-Policy names it."""
 
