@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from streaming.delta.store.place import Place
-    from streaming.settings import ClusterSettings
 
 # Logs of the exporter, in the levels and formats of Prometheus' own exporters (promslog).
 
@@ -174,8 +173,9 @@ def export(
     exporting = _overridden(settings.export, listen_address, telemetry_path, web_config_file)
     exporting = _with_series(exporting, series)
     configure(log_level, log_format)
-    clusters = [each.cluster for each in each_cluster(config_file)]
-    serve_tables(_folder(tables_place(settings, tables)), replace(settings, export=exporting), clusters)
+    serve_tables(
+        _folder(tables_place(settings, tables)), replace(settings, export=exporting), each_cluster(config_file)
+    )
 
 
 def _folder(tables: Place) -> Place:
@@ -199,8 +199,8 @@ def _list_metrics() -> None:
             print_wrapped(console, Text.assemble((metric.name, "bold"), (f"  {metric.kind}  ", "dim"), metric.help))
 
 
-def serve_tables(folder: Place, settings: Settings, clusters: Iterable[ClusterSettings] = ()) -> None:
-    """Serve the tables of a folder until a signal ends it; ``clusters`` are those of the configuration."""
+def serve_tables(folder: Place, settings: Settings, clusters: Iterable[Settings] = ()) -> None:
+    """Serve the tables of a folder until a signal ends it; ``clusters`` are the settings of each one configured."""
     from exporters.web.runbook_commands import Installations
     from exporters.web.server import OPTION, paths_without_login, serve
     from streaming.runtime.listening import address_of, listen_all

@@ -18,7 +18,7 @@ from streaming.settings import PLATFORMS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from streaming.settings import ClusterSettings, ExportSettings
+    from streaming.settings import ClusterSettings, ExportSettings, Settings
 
 _TITLE: Final = re.compile(r"\*([A-Z][\w ,]+?)\.?\*")
 _FENCE: Final = "```"
@@ -112,17 +112,21 @@ class Installations:
         clusters: by their display name.
         url: of the exporter, as others reach it; "" if it is unknown.
         alertmanager_url: of Alertmanager, likewise.
+        poll_intervals: how often the brokers of a cluster are polled, in seconds, by its display name.
     """
 
     clusters: Mapping[str, ClusterSettings] = field(default_factory=dict)
     url: str = ""
     alertmanager_url: str = ""
+    poll_intervals: Mapping[str, float] = field(default_factory=dict)
 
     @staticmethod
-    def of(clusters: Iterable[ClusterSettings], exporting: ExportSettings | None = None) -> Installations:
-        """Return those of a configuration."""
-        urls = (exporting.url, exporting.alertmanager_url) if exporting else ()
-        return Installations({each.name: each for each in clusters}, *urls)
+    def of(configured: Iterable[Settings], exporting: ExportSettings | None = None) -> Installations:
+        """Return those of a configuration: the settings of each cluster, as if it stood alone."""
+        by_name = {each.cluster.name: each for each in configured}
+        urls = (exporting.url, exporting.alertmanager_url) if exporting else ("", "")
+        polls = {name: each.collect.poll_interval for name, each in by_name.items()}
+        return Installations({name: each.cluster for name, each in by_name.items()}, *urls, polls)
 
     def platform(self, cluster: str) -> str:
         """Return the platform of a cluster; "" if it is unknown."""

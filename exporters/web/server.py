@@ -316,7 +316,8 @@ def _parts(
         refresher, settings.stale_after, exposition=exposition, telemetry_path=settings.telemetry_path
     )
     endpoints.installations = installations
-    endpoints.api.sources.url = settings.url
+    sources = endpoints.api.sources
+    sources.url, sources.limits = settings.url, replace(sources.limits, poll_intervals=installations.poll_intervals)
     server = WebServer(application(endpoints), opened, protected)
     endpoints.http = server.counts
     exposition.give_way = ScrapePriority(server.counts)

@@ -9,7 +9,7 @@ import pytest
 
 from exporters.web.runbook_commands import Installations, commands_for, for_platform
 from exporters.web.runbook_page import section_page
-from streaming.settings import PLATFORMS, ClusterSettings
+from streaming.settings import PLATFORMS, ClusterSettings, CollectSettings, Settings
 from tests.exporters.web.test_runbook import BOOK, HARMFUL, blocks
 
 ITS_OWN: dict[str, tuple[str, ...]] = {
@@ -107,6 +107,10 @@ def test_commands_run_with_any_name_are_those_of_a_plain_name_with_that_one_in_i
 # What an exporter knows of its clusters.
 
 
+def of_clusters(*clusters: ClusterSettings) -> Installations:
+    return Installations.of(Settings(cluster=each) for each in clusters)
+
+
 @pytest.mark.parametrize(
     ("servers", "labels"),
     [
@@ -118,19 +122,23 @@ def test_commands_run_with_any_name_are_those_of_a_plain_name_with_that_one_in_i
     ],
 )
 def test_the_place_of_strimzi_is_read_from_the_bootstrap_servers(servers: str, labels: dict[str, str]) -> None:
-    known = Installations.of([ClusterSettings(name="prod", bootstrap_servers=servers, platform="strimzi")])
+    known = of_clusters(ClusterSettings(name="prod", bootstrap_servers=servers, platform="strimzi"))
     assert known.labels("prod") == {"bootstrap_servers": servers, **labels}
     assert known.platform("prod") == "strimzi"
 
 
 def test_nothing_is_known_of_a_cluster_that_the_configuration_has_not_or_whose_servers_stand_elsewhere() -> None:
-    known = Installations.of(
-        [ClusterSettings(name="prod", bootstrap_servers="${SERVERS}"), ClusterSettings(name="new")]
-    )
+    known = of_clusters(ClusterSettings(name="prod", bootstrap_servers="${SERVERS}"), ClusterSettings(name="new"))
     assert (known.labels("other"), known.platform("other")) == ({}, "")
     assert known.labels("new") == {}
     setup = commands_for("IsrwatchBlind", "bare metal", known.labels("prod"))[0].text
     assert setup.startswith("B={bootstrap_servers}\n")
+
+
+def test_an_exporter_knows_how_often_each_cluster_of_its_configuration_is_polled() -> None:
+    often = Settings(cluster=ClusterSettings(name="often"), collect=CollectSettings(poll_interval=1.0))
+    known = Installations.of([often, Settings(cluster=ClusterSettings(name="usual"))])
+    assert known.poll_intervals == {"often": 1.0, "usual": CollectSettings().poll_interval}
 
 
 def test_the_resource_of_strimzi_is_called_as_the_cluster_unless_the_servers_say_otherwise() -> None:
@@ -141,7 +149,7 @@ def test_the_resource_of_strimzi_is_called_as_the_cluster_unless_the_servers_say
 
 def test_the_runbook_shows_a_cluster_what_its_platform_needs_and_is_filled_in_with_what_the_configuration_has() -> None:
     servers = "prod-kafka-bootstrap.kafka.svc:9093"
-    known = Installations.of([ClusterSettings(name="eu prod", bootstrap_servers=servers, platform="strimzi")])
+    known = of_clusters(ClusterSettings(name="eu prod", bootstrap_servers=servers, platform="strimzi"))
     page = section_page(BOOK, "IsrwatchBrokerDown", {"cluster": "eu prod", "broker": "3"}, known)
     assert "NS=kafka K=prod\n" in page
     assert "systemctl" not in page
