@@ -26,7 +26,7 @@ from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.decoding import EncodedBatch, decode_batches, split
 from streaming.sources.metadata_log.image import ClusterImage
 from streaming.sources.polling.broker import ConnectedBroker, MetadataDecoder
-from streaming.sources.polling.inference.inquiry import Ask, Question
+from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion
 from streaming.sources.polling.reassignments import listed
 from streaming.sources.polling.view import snapshot
 from streaming.sources.polling.watching.asking import Reply, Requests
@@ -312,7 +312,7 @@ class Watched:
         )
         self._frames = [Responses._framed(response) for response in made]
         some = (("t", 0, 1), ("t", 1, 1))
-        self._questions = [Question(ask, BrokerId(1), some) for ask in Ask if ask is not Ask.QUORUM]
+        self._questions = [BrokerQuestion(ask, BrokerId(1), some) for ask in Ask if ask is not Ask.QUORUM]
 
     def mutated(self, dice: Random, *, inside: bool) -> bytes:
         number = dice.randrange(len(self._frames))

@@ -13,7 +13,7 @@ from typing import Any, Final
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import ConfigObserved, ConfigOrigin, Observation, SourceKind
 from streaming.sources.polling.inference.inference import Inference
-from streaming.sources.polling.inference.inquiry import Ask, Content, Meeting, Met, Presence, Question, QuorumLeader
+from streaming.sources.polling.inference.inquiry import Ask, Content, Meeting, Met, Presence, BrokerQuestion, QuorumLeader
 from streaming.sources.polling.inference.schedule import Intervals
 from streaming.sources.polling.view import ClusterView, PartitionView, Reassignment
 from tests.listeners.recordings import NEVER, Play, Record
@@ -68,7 +68,7 @@ class RecordedCluster:
 
     # ------------------------------------------------------------------ answers as values
 
-    def content(self, question: Question, at: int) -> Content | None:
+    def content(self, question: BrokerQuestion, at: int) -> Content | None:
         """Return what a question is answered."""
         node, answer = int(question.broker), self.answer(question.broker, _PROBES[question.ask], at)
         if question.ask is Ask.PRESENCE:
@@ -183,7 +183,7 @@ class Replay:
                 yield now, [*seen, *minima]
                 minima = []
 
-    def _ask(self, question: Question, now: int) -> None:
+    def _ask(self, question: BrokerQuestion, now: int) -> None:
         probe, node = _PROBES[question.ask], int(question.broker)
         how = self._cluster.how(node, probe, now)
         if how == "silent":
@@ -199,7 +199,7 @@ class Replay:
                 self._connection[node] += 1
             self._end(now + _ANSWER_MS, question, now, Meeting.ANSWERED)
 
-    def _wait(self, question: Question, asked: int) -> None:
+    def _wait(self, question: BrokerQuestion, asked: int) -> None:
         """Meet silence each second until the recording has something else, or a second connection is answered."""
         node, probe = int(question.broker), _PROBES[question.ask]
         at, how = self._cluster.change(node, probe, asked)
@@ -220,7 +220,7 @@ class Replay:
             at, how = self._cluster.change(node, "new connection", at)
         return at
 
-    def _end(self, at: int, question: Question, asked: int, how: Meeting) -> None:
+    def _end(self, at: int, question: BrokerQuestion, asked: int, how: Meeting) -> None:
         def end(now: int) -> None:
             content = self._cluster.content(question, now) if how is Meeting.ANSWERED else None
             connection = self._connection[int(question.broker)]

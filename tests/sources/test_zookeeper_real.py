@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deploy.sandbox import Sandbox
     from tests.plugins.real_collector import Collecting
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 pytest_plugins = ["tests.plugins.real_collector"]
 VERSIONS = ["3.9", "1.0"]
 _OF_KRAFT = ["eligible leader replicas", "fenced brokers", "leader of the quorum"]
