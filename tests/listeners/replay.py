@@ -13,7 +13,15 @@ from typing import Any, Final
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import ConfigObserved, ConfigOrigin, Observation, SourceKind
 from streaming.sources.polling.inference.inference import Inference
-from streaming.sources.polling.inference.inquiry import Ask, Content, Meeting, Met, Presence, BrokerQuestion, QuorumLeader
+from streaming.sources.polling.inference.inquiry import (
+    Ask,
+    BrokerQuestion,
+    Content,
+    Meeting,
+    Met,
+    Presence,
+    QuorumLeader,
+)
 from streaming.sources.polling.inference.schedule import Intervals
 from streaming.sources.polling.view import ClusterView, PartitionView, Reassignment
 from tests.listeners.recordings import NEVER, Play, Record
