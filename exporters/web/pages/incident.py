@@ -41,7 +41,7 @@ from exporters.web.pages.page import (
 from exporters.web.pages.timeline import timeline
 from exporters.web.runbook import known_values, runbook
 from exporters.web.runbook_commands import CommandBlock, Installations, commands_for
-from streaming.contracts.events import EventKind
+from streaming.contracts.events import EventKind, IncidentClass
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def incident_page(
     state = lasted(row, inputs.now, is_old=is_old(inputs, row))
     return IncidentPage(
         **frame_of(inputs),
-        title=f"{level.sign} {shown} {state}: {row['summary']} - isrwatch",
+        title=f"{level.sign} {shown} {state}: {row['summary'].partition(':')[0]} - isrwatch",
         heading=f"Incident {shown}",
         trail=trail_of(inputs, name),
         notices=(*notices_of(inputs), *_notices(inputs, cluster, history)),
@@ -265,7 +265,7 @@ def incident_page(
         is_complete=is_complete,
         partitions=tuple(lines),
         partitions_left_out=lines_left_out,
-        handling=_handling(inputs.installations, row, name, parts),
+        handling=handling_of(inputs.installations, row, name, parts),
         neighbours=Neighbours(*(_neighbour(inputs, each) for each in neighbours)),
         markdown_path=links.incident_markdown(shown),
         opened_at=row["opened_at"],
@@ -390,8 +390,11 @@ def _rank(events: Iterable[EventRow]) -> int:
     return next((rank for rank, kind in enumerate(_WORST) if kind in kinds), len(_WORST))
 
 
-def _handling(installations: Installations, row: Row, name: str, parts: Sequence[str]) -> Handling:
-    kind, labels, platform = row["incident_class"], _labels(row, name), installations.platform(name)
+def handling_of(installations: Installations, row: Row, name: str, parts: Sequence[str]) -> Handling:
+    """Return what to do about an incident: commands, runbook and the link that silences it."""
+    # Starting what was lost again may destroy what records are recovered from, so that section comes before its class.
+    kind = IncidentClass.UNCLEAN_ELECTION if row["unclean_elections"] else row["incident_class"]
+    labels, platform = _labels(row, name), installations.platform(name)
     commands = commands_for(kind, platform, {**installations.labels(name), **labels})
     return Handling(
         runbook_path=_runbook_path(kind, labels),

@@ -340,7 +340,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    filters = (_here, _ago, _lines, _whole, utc, lasting, count, words_of, visible_name)
+    filters = (_here, _ago, _lines, _whole, utc, to_the_millisecond, lasting, count, words_of, visible_name)
     made.filters |= {each.__name__.removeprefix("_"): each for each in filters}
     made.globals |= {"style": Markup(STYLE)}  # noqa: S704 - our own style
     return made
@@ -368,6 +368,15 @@ def utc(micros: int | None) -> Markup:
         return _UNKNOWN
     at = datetime.fromtimestamp(micros // SECOND, UTC)
     return Markup('<time datetime="{}">{}</time>').format(f"{at:%Y-%m-%dT%H:%M:%SZ}", f"{at:%Y-%m-%d %H:%M:%S}")
+
+
+def to_the_millisecond(micros: int) -> Markup:
+    """Write a moment as Kafka gives it: two changes may have the same second."""
+    at = datetime.fromtimestamp(micros // SECOND, UTC)
+    exact = f".{micros % SECOND // 1000:03}"
+    return Markup('<time datetime="{}">{}</time>').format(
+        f"{at:%Y-%m-%dT%H:%M:%S}{exact}Z", f"{at:%Y-%m-%d %H:%M:%S}{exact}"
+    )
 
 
 def lasting(seconds: float | None) -> str | None:

@@ -12,15 +12,19 @@ from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import EventRow
 from exporters.web.pages.cluster import cluster_page
 from exporters.web.pages.drawing import Axis
+from exporters.web.pages.incident import handling_of
 from exporters.web.pages.incidents import lasted
 from exporters.web.pages.page import Inputs, Level, PageSettings, lasting
 from exporters.web.pages.timeline import timeline
+from exporters.web.runbook_commands import Installations
 from streaming.contracts.events import EventKind
 from tests.exporters.conftest import SECOND, START, Tables, write_live_cluster
 
 CLOSED = {"opened_at": START, "updated_at": START + 60 * SECOND, "closed_at": START + 60 * SECOND, "recovered_at": None}
 OPEN = {**CLOSED, "closed_at": None}
 SUSPECT = {"suspects": [{"broker": 3, "score": 1.0}], "brokers": [3], "severity": "critical"}
+
+UNCLEAN = "/runbook/IsrwatchUncleanElection"
 
 
 def event(kind: EventKind, second: int, partition: int | None = None, **more: Any) -> EventRow:
@@ -132,3 +136,17 @@ def test_of_a_cluster_that_is_not_observed_it_is_unknown_whether_an_incident_las
 )
 def test_a_duration_has_its_two_largest_units(seconds: float | None, said: str | None) -> None:
     assert lasting(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("unclean", "section"), [(0, "/runbook/IsrwatchBrokerDown"), (None, "/runbook/IsrwatchBrokerDown"), (1, UNCLEAN)]
+)
+def test_where_records_may_be_lost_the_commands_save_them_before_any_broker_is_started(
+    unclean: int | None, section: str
+) -> None:
+    row = {"incident_class": "broker_loss", "unclean_elections": unclean, "suspects": [], "brokers": [3]}
+    closed = {"topics": ["orders"], "closed_at": 1, "short_id": "main-1"}
+    handling = handling_of(Installations(), {**row, **closed}, "main", ())
+    assert (handling.runbook_path or "").startswith(section)
+    is_about_records = "unclean" in "".join(block.text for block in handling.commands[1:])
+    assert is_about_records is (section == UNCLEAN)
