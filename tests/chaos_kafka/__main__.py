@@ -57,7 +57,7 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def main() -> int:
+def options_given() -> argparse.Namespace:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--faults", type=int, default=30)
     options.add_argument("--seed", type=int)
@@ -71,9 +71,14 @@ def main() -> int:
     options.add_argument("--minutes", type=float, default=float("inf"))
     options.add_argument("--resume", action="store_true")
     given = options.parse_args()
-    harms = tuple(given.harms.split(","))
-    if unknown := set(harms) - set(HARMS):
+    if unknown := set(given.harms.split(",")) - set(HARMS):
         options.error(f"there is no {', '.join(sorted(unknown))} among the harms: {', '.join(HARMS)}")
+    return given
+
+
+def main() -> int:
+    given = options_given()
+    harms = tuple(given.harms.split(","))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: nothing stays behind
     results, failed = results_file(), 0
     what = f"{given.faults} faults{' of a small cluster' * given.small}{' without Spark' * given.without_spark}"
