@@ -409,19 +409,22 @@ class ApiRoutes:
         of_path = [(each.name, request.path_params[each.name]) for each in endpoint.of_path]
         return query_of((*endpoint.of_path, *endpoint.parameters), (*of_path, *given), endpoint.parameters)
 
+    def tables(self, now: int) -> Tables:
+        """Return what answers of the present are made from, at a time in UTC microseconds."""
+        return Tables(
+            folder=self._refresher.tables,
+            limits=self.sources.limits,
+            now=now,
+            snapshot=self._refresher.snapshot,
+            unreadable=dict(self._refresher.unreadable),
+            archive=self.sources.archive,
+            past=self._past,
+        )
+
     def _view(self, endpoint: Endpoint, query: Query) -> View:
         """Return what one request sees: the present, or the moment that it asks for."""
         snapshot, now, unreadable = self._refresher.snapshot, self._clock(), dict(self._refresher.unreadable)
         sources = self.sources
-        tables = Tables(
-            folder=self._refresher.tables,
-            limits=sources.limits,
-            now=now,
-            snapshot=snapshot,
-            unreadable=unreadable,
-            archive=sources.archive,
-            past=self._past,
-        )
         names = query.values.get(CLUSTER.name, ())
         clusters = {} if endpoint.is_self_dated else clusters_of(snapshot, names)
         present = View(
@@ -430,7 +433,7 @@ class ApiRoutes:
             sources.limits.stale_after,
             clusters,
             unreadable=unreadable,
-            tables=tables,
+            tables=self.tables(now),
             raised=self._raised_in,
             url=sources.url,
         )

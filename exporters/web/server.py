@@ -108,7 +108,7 @@ class Endpoints:
         limits = Limits(stale_after=stale_after_seconds, oldest_ages=self._exposition.oldest, poll_intervals={})
         sources = ApiSources(limits=limits, archive=self.archive, raised=self._raised)
         self.api = ApiRoutes(refresher, clock, sources)
-        self.pages = PageRoutes(refresher, clock, settings, self.problems, self.archive)
+        self.pages = PageRoutes(refresher, clock, settings, self.problems, self.archive, self.api.tables)
         self._jmx_exposition = JmxExposition(stale_after_seconds, self._exposition.oldest, self._exposition.chosen)
         self._bodies = ScrapeBodies(clock)
         self.http = HttpCounts()  # replaced by those of the server

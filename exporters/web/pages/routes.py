@@ -17,12 +17,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
 from exporters.answers.incidents import report
-from exporters.answers.links import MARKDOWN, PageKind, Target, moment_text, moved, relative, target_of
+from exporters.answers.links import MARKDOWN, PageKind, Target, moved, relative, target_of
 from exporters.answers.post_mortem import markdown
-from exporters.answers.subject import Limits, Tables
-from exporters.read_model.moments import Version, read_moment
 from exporters.read_model.past import EVERYTHING, ChangeScope, MomentRefused
 from exporters.read_model.snapshot import NO_TABLE
+from exporters.read_model.times import Version, read_moment
 from exporters.web.pages.broker import broker_page
 from exporters.web.pages.cluster import cluster_page
 from exporters.web.pages.fleet import fleet_page
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Scope as RequestScope
 
+    from exporters.answers.subject import Tables
     from exporters.read_model.incident_archive import IncidentArchive
     from exporters.read_model.refresher import Refresher
     from exporters.read_model.snapshot import ReplicationSnapshot
@@ -105,13 +105,14 @@ def sent_path(scope: RequestScope) -> str:
 class PageRoutes:
     """The responses of the pages."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - everything that a page is made of
         self,
         refresher: Refresher,
         clock: Callable[[], int],
         settings: PageSettings,
         problems: Callable[[], Iterator[str]],
         archive: IncidentArchive,
+        tables: Callable[[int], Tables],
     ) -> None:
         """Respond from the snapshot of a refresher.
 
@@ -121,9 +122,10 @@ class PageRoutes:
             settings: of pages.
             problems: returns what is wrong with the exporter itself, in sentences.
             archive: every incident.
+            tables: returns what answers are made from, at a time in UTC microseconds.
         """
         self._refresher, self._clock, self._settings = refresher, clock, settings
-        self._problems, self._archive = problems, archive
+        self._problems, self._archive, self._tables = problems, archive, tables
         self._in_memory, self._reading = CapacityLimiter(1), CapacityLimiter(_READING_THREADS)
         self.give_way: Callable[[], None] = lambda: None  # called while pages are made, often
         self._histories = IncidentHistories(archive)
@@ -181,15 +183,7 @@ class PageRoutes:
 
     def _post_mortem(self, inputs: Inputs, any_id: str) -> str:
         row = found_incident(inputs, self._archive, any_id)
-        tables = Tables(
-            folder=self._refresher.tables,
-            limits=Limits(stale_after=self._settings.stale_after, oldest_ages={}, poll_intervals={}),
-            now=inputs.now,
-            snapshot=inputs.snapshot,
-            unreadable=inputs.unreadable,
-            archive=self._archive,
-        )
-        return markdown(report(tables, row["incident_id"], inputs.installations.url))
+        return markdown(report(self._tables(inputs.now), row["incident_id"], inputs.installations.url))
 
     def _inputs(self, request: Request) -> Inputs:
         """Return what the page of a request is made of at present."""
@@ -233,9 +227,7 @@ class PageRoutes:
 
     def _names_alone(self, at: int, inputs: Inputs) -> ReplicationSnapshot:
         """Return the clusters for the list of incidents, which needs no more than their names, those of today."""
-        shown = self._past.range()
-        if shown is None or not shown[0] <= at <= shown[1]:
-            raise MomentRefused(f"nothing is recorded of {moment_text(at)}")
+        self._past.check(at)
         return inputs.snapshot
 
     def _scope(self, inputs: Inputs, target: Target) -> ChangeScope:
