@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from exporters.answers.answer import Answer, AsOf, Row, Sentence, Tone
 from exporters.read_model.event_filter import EventFilter, EventKey, key_of
 from exporters.read_model.incident_archive import read_names
-from exporters.read_model.moments import Version, read_moment
 from exporters.read_model.past import Past
 from exporters.read_model.recorded_events import COLUMNS, added_events, history
-from exporters.read_model.times import Clock
+from exporters.read_model.times import Clock, Version, read_moment
 from exporters.read_model.unreadable import UnreadableTables
 from exporters.read_model.versions import checked_version
 from streaming.contracts.events import Cause, EventKind

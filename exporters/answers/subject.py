@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Question, Row, Sentence, Tone, refuse_unknown
 from exporters.metrics.sample_ages import oldest_ages
 from exporters.read_model.cluster_names import clusters_by_name
-from exporters.read_model.moments import Version, read_moment
 from exporters.read_model.past import Past
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.times import SECOND
+from exporters.read_model.times import SECOND, Version, read_moment
 from exporters.read_model.versions import checked_version
 from streaming.cluster_settings import each_cluster
 from streaming.contracts.tables import (

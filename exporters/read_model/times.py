@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from streaming.durations import DURATION, SECONDS_OF, seconds_of
 from streaming.errors import ConfigurationError
@@ -118,3 +118,32 @@ def span(seconds: float) -> str:
             whole, rest = divmod(int(seconds), SECONDS_OF[large])
             return f"{whole}{large}{rest // SECONDS_OF[small]}{small}"
     raise AssertionError("longer than a minute")
+
+
+# Moments as ``?at=`` of pages and of the API, and ``--as-of`` of commands have them.
+
+
+class Version(NamedTuple):
+    """A version of ``partition_changes``, which commands take instead of a time."""
+
+    number: int
+
+
+def read_moment(text: str, now: int, *, local: bool = False) -> int | Version:
+    """Read a moment: a time, or a span before now, as UTC microseconds; digits alone are a version.
+
+    Args:
+        text: as it was written.
+        now: UTC microseconds that a span is subtracted from.
+        local: whether a time without a zone is of the local one, else UTC.
+
+    Raises:
+        ConfigurationError: the text is neither.
+
+    >>> read_moment("1970-01-01T00:00:02Z", now=0), read_moment("1s", now=3_000_000), read_moment("12", now=0)
+    (2000000, 2000000, Version(number=12))
+    """
+    number = text.strip()
+    if number.isascii() and number.isdecimal():
+        return Version(int(number))
+    return Clock(now, local).read(text)

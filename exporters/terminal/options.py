@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from exporters.read_model.moments import Version, read_moment
 from exporters.read_model.reader import micros_now
-from exporters.read_model.times import Clock
+from exporters.read_model.times import Clock, Version, read_moment
 from exporters.terminal.output import RowFormat
 from streaming.configuration_file import OPTION_HELP
 from streaming.name_patterns import check_patterns

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from exporters.answers import links
-from exporters.read_model.moments import read_moment
+from exporters.read_model.times import read_moment
 from exporters.web.server import serving
 from streaming.settings import ExportSettings
 from tests.chaos_kafka.compare import Facts

@@ -16,8 +16,8 @@ import pytest
 
 from exporters.answers import links
 from exporters.answers.links import PageKind, Target, target_of
-from exporters.read_model.moments import read_moment
 from exporters.read_model.reader import micros_now
+from exporters.read_model.times import read_moment
 from exporters.web.server import serving
 from streaming.settings import ExportSettings
 from streaming.web.server import SECURITY_HEADERS
