@@ -27,7 +27,7 @@ def silence_link(alertmanager: str, cluster: str, ids: Sequence[str], comment: s
     Args:
         alertmanager: its address (``export.alertmanager_url``); "" is none.
         cluster: the name that it has now, as in labels.
-        ids: short ids of the incident, and of those that were merged into it.
+        ids: short ids of the incident, and of any incident merged into it.
         comment: what the form has as the comment of the silence.
     """
     if not alertmanager:
