@@ -18,7 +18,7 @@ from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, Finding, St
 from streaming.configuration_file import OPTION_HELP, file_to_read, overriding
 from streaming.errors import IsrwatchError
 from streaming.escapes import json_document
-from streaming.settings import written_secrets
+from streaming.secret_values import written_secrets
 from streaming.terminal import AnswerFormat, Terminal, print_wrapped
 
 if TYPE_CHECKING:

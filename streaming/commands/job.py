@@ -17,6 +17,7 @@ from streaming.contracts.observations import Channel
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.store.place import tables_place
 from streaming.errors import IsrwatchError
+from streaming.secret_values import with_bus_secrets
 from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _kafka(settings: configuration.Settings, directory: Path | None) -> KafkaRea
     from streaming.bus.kafka.reader import KafkaReader
     from streaming.jobs.streams.kafka_source import java_properties
 
-    bus = configuration.with_bus_secrets(settings.bus.kafka)
+    bus = with_bus_secrets(settings.bus.kafka)
     java_properties(bus)  # what Spark cannot do is refused before it starts
     return KafkaReader(bus, warn)
 
