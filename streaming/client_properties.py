@@ -44,7 +44,7 @@ _MEANINGLESS: Final = frozenset({
     "default.api.timeout.ms", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
     "metrics.sample.window.ms", "send.buffer.bytes", "receive.buffer.bytes", "socket.connection.setup.timeout.max.ms",
 })  # fmt: skip
-"""What only Java's clients have, and what neither decides whom a client trusts nor as whom it logs in."""
+"""Properties of Java's clients alone that decide neither whom a client trusts nor as whom it logs in."""
 _STORES: Final = re.compile(r"ssl\.(truststore|keystore)\.(location|password|type)")
 _JKS: Final = b"\xfe\xed\xfe\xed"
 
@@ -82,8 +82,11 @@ def _read(path: Path) -> dict[str, str]:
 
 def _refuse_classes(path: Path, taken: Mapping[str, str]) -> None:
     """Refuse classes of Java, without which the login would be another one."""
-    named = {name: value for name, value in taken.items() if name.endswith((".class", ".classes")) and value}
-    classes = sorted(name for name, value in named.items() if not value.endswith(_OIDC))
+    classes = sorted(
+        name
+        for name, value in taken.items()
+        if name.endswith((".class", ".classes")) and value and not value.endswith(_OIDC)
+    )
     if classes:
         raise ConfigurationError(
             f"{path} has {classes[0]}, a class that only Java can run: remove it, and name the login as librdkafka "

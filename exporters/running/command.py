@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_CHECKS: Final = 0.2
 SECONDS_UNTIL_A_HINT: Final = 90.0
 READ: Final = frozenset({"metadata log", "samples", "broker metrics"})
-"""Checks whose good news are told, too: they say what is read."""
+"""Checks that are printed even if they are ok: they say what is read."""
 
 
 def run(
@@ -80,10 +80,10 @@ def run(
     commands = {"collect": [] if cluster is None else ["--cluster", cluster], "job": [], "export": []}
     try:
         with Supervisor(commands, pass_on, warn) as parts:
-            if tell_findings(every):
+            if print_findings_of(every):
                 warn("it runs all the same, and reads what it can; isrwatch doctor checks again")
             _wait(parts, tables)
-            tell_next(settings, tables)
+            print_next_steps(settings, tables)
             while True:
                 parts.check()
                 time.sleep(SECONDS_BETWEEN_CHECKS)
@@ -128,7 +128,7 @@ def _check_servers(every: list[Settings]) -> None:
         raise ConfigurationError("which cluster? Name a broker of it: isrwatch run --bootstrap-servers broker-1:9092")
 
 
-def tell_findings(every: list[Settings]) -> bool:
+def print_findings_of(every: list[Settings]) -> bool:
     """Print what can be read of the clusters, and what cannot, with the fix; return whether there is a problem."""
     has_problem = False
     for finding in findings_of_clusters(every):
@@ -158,7 +158,7 @@ def _partitions(reader: TablesReader) -> bool:
     return any(cluster.known_brokers() for cluster in snapshot.clusters.values())
 
 
-def tell_next(settings: Settings, tables: Place) -> None:
+def print_next_steps(settings: Settings, tables: Place) -> None:
     """Print where the pages are, where the tables are, and what to do next."""
     console, url = Terminal(stderr=True), page_url(settings)
     command = "isrwatch" if shutil.which("isrwatch") else "python -m streaming.commands"

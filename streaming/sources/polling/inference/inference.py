@@ -110,7 +110,7 @@ class Inference:
         return due
 
     @property
-    def known(self) -> ClusterView | None:
+    def newest_view(self) -> ClusterView | None:
         """The cluster as it is known, single partitions by answers after the last view; None before the first."""
         return self._partitions.view
 
