@@ -18,7 +18,7 @@ from exporters.metrics.metric import (
     flag,
 )
 from exporters.read_model.cluster_health import HealthBasis, reasons_of
-from exporters.read_model.conditions import Raised, raised
+from exporters.read_model.conditions import RAISED_LABELS, raised
 from exporters.read_model.health_reasons import BLIND, NOT_YET_OBSERVED, SEVERITIES
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND, ClusterIncidents, ClusterSnapshot, SourceProgress
@@ -337,7 +337,7 @@ def _raised(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) ->
 CONDITION_METRICS: Final = (
     JudgedMetric(
         name=f"{OWN_PREFIX}condition_since_seconds",
-        labels=Raised._fields[:-1],
+        labels=RAISED_LABELS,
         help="A condition that is raised, and since when it holds, in seconds since 1970; severity is critical, "
         "warning or info, short_id the incident that explains it. It stays while data is stale. Without a cluster it "
         "concerns all of them.",

@@ -59,13 +59,18 @@ _OF_GROUPS: Final = {Condition.GROUP_STUCK, Condition.GROUP_LOSING, Condition.GR
 
 
 class ConditionRow(NamedTuple):
-    """Something that is wrong: in words, since when, where it leads, and the incidents that explain it."""
+    """Something that is wrong: in words, since when, where it leads, and the incidents that explain it.
+
+    ``first_since``: when it first began, if it was over in between; ``ended_at``: when it was over, if it is.
+    """
 
     level: Level
     text: str
     since: int | None
     path: str | None
     incidents: tuple[tuple[str, str], ...]
+    first_since: int | None = None
+    ended_at: int | None = None
 
 
 class BrokerRow(NamedTuple):
@@ -241,8 +246,15 @@ def raised_row(inputs: Inputs, name: str, each: Raised) -> ConditionRow:
         text, path = f"{text}: {log_dir} of broker {number}", links.broker(name, int(number), inputs.at)
     elif each.subject:
         text = f"{text}: {each.subject}"
-    incident = ((each.short_id, links.incident(each.short_id, inputs.at)),) if each.short_id else ()
-    return ConditionRow(OF_SEVERITY.get(each.severity, Level.WARNING), text, each.since, path, incident)
+    return ConditionRow(
+        level=Level.INFO if each.is_over else OF_SEVERITY.get(each.severity, Level.WARNING),
+        text=text,
+        since=each.again_since or each.since,
+        path=path,
+        incidents=((each.short_id, links.incident(each.short_id, inputs.at)),) if each.short_id else (),
+        first_since=None if each.again_since is None else each.since,
+        ended_at=each.ended_at if each.is_over else None,
+    )
 
 
 def _broker_row(inputs: Inputs, cluster: ClusterSnapshot, name: str, number: int) -> BrokerRow:

@@ -186,7 +186,7 @@ def sentence_of(inputs: Inputs, cluster: ClusterSnapshot, judged: ClusterHealth)
     if judged.reasons:
         worst = min(judged.reasons, key=lambda each: level_of_reason(each).rank)
         return reason_in_words(worst)
-    conditions = inputs.raised.get(cluster.name, ())
+    conditions = [each for each in inputs.raised.get(cluster.name, ()) if not each.is_over]
     if conditions:
         first = min(conditions, key=lambda each: OF_SEVERITY.get(each.severity, Level.WARNING).rank)
         about = f" of {first.subject}" if first.subject else ""

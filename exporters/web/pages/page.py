@@ -172,7 +172,7 @@ def level_of(judged: ClusterHealth, conditions: Sequence[Raised] = ()) -> Level:
     if judged.status is HealthStatus.UNKNOWN:
         return Level.UNKNOWN
     levels = [OF_HEALTH[each.severity] for each in judged.reasons]
-    levels += [OF_SEVERITY.get(each.severity, Level.WARNING) for each in conditions]
+    levels += [OF_SEVERITY.get(each.severity, Level.WARNING) for each in conditions if not each.is_over]
     return min(levels, key=lambda level: level.rank, default=Level.HEALTHY)
 
 

@@ -145,16 +145,20 @@ def _leader(leader: int) -> str:
 
 def _worst(inputs: Inputs, cluster: ClusterSnapshot, name: str, partitions: list[PartitionState]) -> tuple[Level, str]:
     """Return how bad it is, and that in words."""
-    risks = [risks_of(each) for each in partitions]
-    counts = [sum(holds) for holds in zip(*risks, strict=True)]
-    words = [f"{number:,} {state}" for number, state in zip(counts, _STATES, strict=True) if number]
-    sentence = f"{', '.join(words)} of {count(len(partitions), 'partition')}" if words else "every partition is in sync"
-    role = role_of(name)
-    if role is not None and (counts[0] or counts[1]):
+    words = risks_in_words(partitions)
+    sentence = f"{words} of {count(len(partitions), 'partition')}" if words else "every partition is in sync"
+    role, risks = role_of(name), [risks_of(each) for each in partitions]
+    if role is not None and any(is_offline or is_under for is_offline, is_under, *_ in risks):
         sentence += f"; {consequence(role)}"
     if inputs.is_stale(cluster):
         return Level.UNKNOWN, f"unknown now; when it was last observed: {sentence}"
     return min((_level(each) for each in risks), key=lambda level: level.rank), sentence
+
+
+def risks_in_words(partitions: Iterable[PartitionState]) -> str:
+    """Count the partitions by what is wrong with them; empty if nothing is."""
+    counts = (sum(holds) for holds in zip(*map(risks_of, partitions), strict=True))
+    return ", ".join(f"{number:,} {state}" for number, state in zip(counts, _STATES, strict=False) if number)
 
 
 def _facts(

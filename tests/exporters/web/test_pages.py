@@ -277,9 +277,12 @@ def test_a_broker_that_is_down_has_its_condition_before_it_is_raised(tables: Tab
     with served(tables.directory) as address:
         wait_until(lambda: b"broker down" in ask(address, links.broker("main", 4))[2])
         page = get(address, links.broker("main", 4))
-        assert page.of("title") == ["\u25b2 broker 4 of main: fenced; broker down - isrwatch"]
+        at_risk = "of its partitions 1 under min ISR, 1 under-replicated"
+        assert page.of("title") == [f"\u2716 broker 4 of main: fenced; broker down; {at_risk} - isrwatch"]
         assert "../../../incidents/main-7" in page.links
-        assert "Nothing is wrong" in get(address, links.broker("main", 1)).text
+        page = get(address, links.broker("main", 1))
+        assert page.of("title") == [f"\u2716 broker 1 of main: active; {at_risk} - isrwatch"]
+        assert "Nothing is wrong with the broker itself" in page.text
 
 
 def test_what_is_not_there_is_refused_with_what_is(trouble: str) -> None:
