@@ -91,7 +91,7 @@ class Raised(NamedTuple):
     @property
     def labels(self) -> tuple[str, ...]:
         """Return the values of its labels."""
-        return self[: len(RAISED_LABELS)]
+        return self.cluster, self.condition, self.subject, self.severity, self.short_id
 
 
 RAISED_LABELS: Final = ("cluster", "condition", "subject", "severity", "short_id")

@@ -149,17 +149,20 @@ def reason_of(  # noqa: PLR0913 - what a reason is made of, by name
         since=min(map(begin_of, spells), default=shown),
         age_seconds=age_seconds,
         summary=SUMMARIES[condition],
-        incidents=tuple(
-            sorted(
-                filter(
-                    None,
-                    {open_incidents.get(each.explained_by or "", each.short_id) for each in (*spells, *explained_by)},
-                )
-            )
-        ),
+        incidents=_names((*spells, *explained_by), open_incidents),
     )
 
 
 def begin_of(spell: Spell) -> int:
     """Return since when something lasts without a break; what is over is raised since the begin of its chain."""
     return spell.began_at if spell.ended_at is None else spell.since
+
+
+def _names(spells: Iterable[Spell], open_incidents: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the incidents that explain rows: of what came again the first one only for want of another."""
+    names: dict[bool, set[str]] = {True: set(), False: set()}
+    for each in spells:
+        now = open_incidents.get(each.explained_by or "")
+        if (name := now or each.short_id) is not None:
+            names[now is not None or each.ended_at is not None or each.began_at == each.since].add(name)
+    return tuple(sorted(names[True] or names[False]))

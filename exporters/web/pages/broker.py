@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from exporters.answers import links
 from exporters.answers.brokers import state_name
 from exporters.answers.event_groups import by_moment
+from exporters.answers.event_text import causes_explained
 from exporters.read_model.cluster_health import is_planned
 from exporters.read_model.conditions import Raised, announced_brokers, open_spells
 from exporters.read_model.events import brokers_of
@@ -88,6 +89,7 @@ class BrokerPage(PageModel):
     directories: tuple[DirectoryRow, ...] | None
     incidents: tuple[ListedIncident, ...]
     moments: tuple[MomentRow, ...]
+    causes: tuple[tuple[str, str], ...]
 
 
 def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
@@ -109,6 +111,7 @@ def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
     shown = f"{state} when it was last observed" if is_old else state
     lasting = (each.text.removesuffix(f": broker {number}") for each in conditions if each.ended_at is None)
     at_risk = risks_in_words(held)
+    recent = [event for event in _recent(inputs, cluster) if number in brokers_of(event._asdict())]
     sentence = "; ".join((shown, *lasting, *([f"of its partitions {at_risk}"] if at_risk else ())))
     about = (row for row in incidents_of(inputs, cluster.cluster.cluster_id) if _is_about(row, number))
     return BrokerPage(
@@ -129,7 +132,8 @@ def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
         partitions_left_out=max(0, len(partitions) - PARTITIONS_SHOWN),
         directories=_directories(inputs, cluster, number),
         incidents=tuple(incident_row(inputs, row) for row, _ in zip(about, range(INCIDENTS_SHOWN), strict=False)),
-        moments=moment_rows(event for event in _recent(inputs, cluster) if number in brokers_of(event._asdict())),
+        moments=moment_rows(recent),
+        causes=cause_rows([*(each.cause for each in recent), *(each.last_cause for each in held)]),
     )
 
 
@@ -219,6 +223,11 @@ def moment_row(group: EventGroup) -> MomentRow:
     first = group.events[0]
     cause = group.cause.replace(first.cause, words_of(first.cause)) if first.cause else group.cause
     return MomentRow(group.at, group.subject, group.what.replace(first.event, words_of(first.event)), cause)
+
+
+def cause_rows(causes: Iterable[str | None]) -> tuple[tuple[str, str], ...]:
+    """Return what causes mean, under the words that they are shown with."""
+    return tuple((words_of(cause), meaning) for cause, meaning in causes_explained(causes).items())
 
 
 def moment_rows(events: Iterable[EventRow]) -> tuple[MomentRow, ...]:

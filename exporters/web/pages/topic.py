@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
+from exporters.answers.event_text import causes_explained
 from exporters.web.pages.cluster import cluster_named, notice_of_age, trail_of
 from exporters.web.pages.fleet import risks_of
 from exporters.web.pages.page import (
@@ -58,6 +59,7 @@ class TopicPage(PageModel):
     facts: tuple[tuple[str, str | None], ...]
     partitions: tuple[PartitionRow, ...]
     left_out: int
+    causes: tuple[tuple[str, str], ...]
     readers: tuple[tuple[str, str], ...] | None
 
 
@@ -86,6 +88,9 @@ def topic_page(inputs: Inputs, cluster_name: str, name: str) -> TopicPage:
         facts=tuple(_facts(inputs, cluster, name, partitions)),
         partitions=tuple(rows[:PARTITIONS_SHOWN]),
         left_out=max(0, len(rows) - PARTITIONS_SHOWN),
+        causes=tuple(
+            (words_of(cause), said) for cause, said in causes_explained(each.last_cause for each in partitions).items()
+        ),
         readers=_readers(inputs, cluster, cluster_name, name),
     )
 

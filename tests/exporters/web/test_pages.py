@@ -312,6 +312,46 @@ def test_an_incident_leads_from_any_of_its_ids_to_the_one_that_stands(trouble: s
     assert "../clusters/main/brokers/3" in page.links
 
 
+def test_an_incident_leads_to_its_begin_as_far_as_history_reaches(tables: Tables, rows: Rows) -> None:
+    now = micros_now()
+    state = rows.state([1, 4], [1, 4], 1)
+    for seconds in (60, 30, 0):
+        at = now - seconds * SECOND
+        tables.commit(rows.cluster_row(at), rows.broker(1, at), rows.partition("orders", 0, state, at), rows.source(at))
+    incidents = [
+        rows.incident(f"loss:{number}", "broker_loss", begin, short_id=f"main-{number}", closed_at=end, carried=None)
+        for number, begin, end in ((1, now - 3600 * SECOND, now - 3500 * SECOND), (2, now - 20 * SECOND, now))
+    ]
+    tables.put("incidents", *incidents, as_of=0)
+    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
+        wait_until(lambda: b"main-1" in ask(address, "/incidents")[2])
+        assert "when it began" not in get(address, links.incident("main-1")).of("a"), "before the oldest history"
+        page = get(address, links.incident("main-2"))
+        assert {"when it began", "when it was over"} <= {*page.of("a")}
+        assert f"../clusters/main?at={links.moment_text(now - 20 * SECOND)}" in page.links
+        early = get(address, links.incident("main-2", now - 40 * SECOND), 404)
+        assert {"when main-2 began", "now"} <= {*early.of("a")}
+        page = get(address, links.incident("main-2", now - 20 * SECOND))
+        assert "prev" not in {relation for _, relation in page.related}, "there is no page of it before"
+
+
+def test_a_page_of_the_past_leads_to_no_incident_that_had_not_begun(tables: Tables, rows: Rows) -> None:
+    now = micros_now()
+    down = rows.broker(4, now - 60 * SECOND, is_fenced=True)
+    lacking = rows.partition("orders", 0, rows.state([1, 4], [1], 1), now - 60 * SECOND)
+    tables.commit(rows.cluster_row(now - 60 * SECOND), down, lacking, rows.source(now - 60 * SECOND))
+    tables.commit(rows.cluster_row(now), rows.source(now))
+    tables.put("conditions", rows.spell("broker_down", now - 60 * SECOND, "4", short_id="main-1"), as_of=0)
+    tables.put("incidents", rows.incident("loss:1", "broker_loss", now - 40 * SECOND, short_id="main-1"), as_of=0)
+    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
+        wait_until(lambda: b"main-1" in ask(address, links.cluster("main"))[2])
+        for seconds, is_linked in ((50, False), (30, True)):
+            at = now - seconds * SECOND
+            page = get(address, links.cluster("main", at))
+            assert "brokers are fenced" in page.text
+            assert (f"../incidents/main-1?at={links.moment_text(at)}" in page.links) is is_linked
+
+
 def test_a_cluster_is_found_by_its_id_and_by_a_former_name(trouble: str, tables: Tables, rows: Rows) -> None:
     assert get(trouble, links.topic("id-of-main", "orders")).of("h1") == ["Topic orders"]
     now = micros_now()
