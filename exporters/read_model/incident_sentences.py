@@ -40,9 +40,9 @@ class IncidentSentence(NamedTuple):
 def sentence_of(row: Mapping[str, Any]) -> IncidentSentence:
     """Return the parts of the summary of an incident."""
     summary, consequence = row["summary"] or "", row["consequence"] or ""
-    facts, found, rest = summary.partition(f"; {consequence}") if consequence else (summary, "", "")
+    facts, is_there, rest = summary.partition(f"; {consequence}") if consequence else (summary, "", "")
     more = rest.removeprefix("; ")
     for said in (row["next_step"], _RECOVERED):
         more = more.removeprefix(said or "").removeprefix("; ")
     what, *numbers = _COUNTS.split(facts, maxsplit=1)
-    return IncidentSentence(what, *(numbers or ("",)), consequence if found else "", more)
+    return IncidentSentence(what, *(numbers or ("",)), consequence if is_there else "", more)

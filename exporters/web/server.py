@@ -72,7 +72,7 @@ OTHER_METRICS: Final = (OF_MBEANS, OF_A_CLUSTER)
 _ENDED: Final = "the thread that reads the tables has ended; restart isrwatch export"
 _DROP_INS: Final = frozenset(metric.name for metric in DROP_IN_METRICS)
 _ADDRESSES: Final = 3
-"""Of so many brokers the addresses are enough to begin with."""
+"""Addresses of brokers that are enough to begin with."""
 _NOTHING: Final = frozenset({""})  # no metric has this name; an empty set would select every one
 _LOG: Final = logging.getLogger(__name__)
 
@@ -194,8 +194,8 @@ class Endpoints:
         """Return the addresses that a few brokers of a cluster advertise first; "" if none is known."""
         cluster = clusters_by_name(self._refresher.snapshot).get(cluster_name)
         brokers = () if cluster is None else sorted(cluster.brokers.values(), key=lambda each: each.broker)
-        known = [each for each in brokers if each.host and each.port and each.is_registered and not each.is_fenced]
-        return ",".join(f"{_bracketed(each.host or '')}:{each.port}" for each in known[:_ADDRESSES])
+        up = [each for each in brokers if each.host and each.port and each.is_registered and not each.is_fenced]
+        return ",".join(f"{_bracketed(each.host or '')}:{each.port}" for each in up[:_ADDRESSES])
 
     def _names(self) -> dict[str, str]:
         return {cluster_id: each.name for cluster_id, each in self._refresher.snapshot.clusters.items()}

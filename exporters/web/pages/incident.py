@@ -251,7 +251,6 @@ def incident_page(
     name = row["cluster"] if cluster is None else _shown_name(inputs, row["cluster_id"], cluster.name)
     moments = [*map(moment_row, by_moment(events))]
     lines, lines_left_out = _partition_lines(events, name, inputs.at)
-    observed_until = _observed_until(inputs, row, cluster)
     state = lasted(row, inputs.now, is_old=is_old(inputs, row))
     return IncidentPage(
         **frame_of(inputs),
@@ -263,14 +262,14 @@ def incident_page(
         level=level,
         kind=words_of(row["incident_class"]),
         state=state,
-        headline="; ".join(filter(None, (said.what, said.more))),
+        headline=said._replace(consequence="").brief,
         next_step=row["next_step"],
         consequence=row["consequence"],
         facts=(*_down(events), *_facts(inputs, row, parts, cluster)),
         suspects=tuple(_suspects(inputs, row, cluster, name, events)),
         state_of_suspects=_state_heading(inputs, row),
         was_scored=any(each["score"] is not None for each in row["suspects"] or ()),
-        drawing=timeline(row, events, history.work, observed_until),
+        drawing=timeline(row, events, history.work, _observed_until(inputs, row, cluster)),
         moments=tuple(moments[:MOMENTS_SHOWN]),
         moments_left_out=max(0, len(moments) - MOMENTS_SHOWN),
         is_complete=is_complete,

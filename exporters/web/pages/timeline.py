@@ -116,16 +116,16 @@ def _moved(events: Iterable[EventRow]) -> Iterator[int]:
         yield from event.left_isr
 
 
-class Absence(NamedTuple):
+class DownTime(NamedTuple):
     """Time in which a broker was down; ``since`` None: since before the events, ``until`` None: to their end."""
 
     since: int | None
     until: int | None
 
 
-def absences(events: Iterable[EventRow]) -> dict[int, list[Absence]]:
+def absences(events: Iterable[EventRow]) -> dict[int, list[DownTime]]:
     """Return when each broker was down, as far as events say."""
-    away: defaultdict[int, list[Absence]] = defaultdict(list)
+    away: defaultdict[int, list[DownTime]] = defaultdict(list)
     up: set[int] = set()
     for event in events:
         number, at = event.event_broker, event.occurred_not_after
@@ -133,11 +133,11 @@ def absences(events: Iterable[EventRow]) -> dict[int, list[Absence]]:
             continue
         is_down = bool(away[number]) and away[number][-1].until is None
         if event.event in _DOWN and not is_down:
-            away[number].append(Absence(at, None))
+            away[number].append(DownTime(at, None))
         elif event.event in _UP and is_down:
             away[number][-1] = away[number][-1]._replace(until=at)
         elif event.event in _UP and number not in up:
-            away[number].append(Absence(None, at))
+            away[number].append(DownTime(None, at))
         if event.event in {*_DOWN, *_UP}:
             up.add(number)
     return {number: each for number, each in away.items() if each}
