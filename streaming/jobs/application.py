@@ -126,6 +126,9 @@ class Application:
             if name != INCIDENTS or not shards_fold_incidents(self._settings, self._places)
         )
         self._flush()
+        if self._claim is not None:
+            for query in self.queries:  # the job before this one may still commit before it finds out
+                query.is_rightful = self._claim.is_proven
         self.reporter = Reporter(self.queries, self._places)
         self.metrics.watch(self.queries, self.reporter, self._tables)
         self.is_active = True
@@ -243,6 +246,9 @@ class Application:
             finally:
                 if self._stopping.is_set():
                     show_progress("stopping: each query ends its batch first")
+                if self._refusal() is not None:
+                    for query in self.queries:  # so that none of them reports progress over that of the other job
+                        query.is_superseded = True
                 self._stop()
         except (Py4JError, ConnectionError) as error:  # from the stop, too, which must not hide that Spark died
             # Stopping a group of processes, as systemd does, stops Spark's as well, which loses nothing.

@@ -12,7 +12,9 @@ from streaming.delta.store.lease import JobLease
 from streaming.errors import IsrwatchError, TableRefused
 from streaming.jobs import application as module
 from streaming.jobs.application import QUERIES, Application
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.settings import JobSettings
+from tests.jobs.shards.test_batch import offsets_sample, published
 from tests.jobs.test_isolation import eventually, publish, running
 from tests.jobs.test_isolation import samples as applied
 from tests.jobs.test_metrics import ask, samples
@@ -107,6 +109,29 @@ def test_a_job_whose_lease_is_taken_ends_with_one_sentence_and_the_other_goes_on
     assert second.refusal is None
     first.release()
     second.release()
+
+
+def test_a_job_with_the_lease_continues_though_the_one_before_it_has_committed_once_more(
+    places: JobLocations, spark: SparkSession
+) -> None:
+    old, new = (LeaseClaim(JobLease(places.tables / "_lease", 5.0), print) for _ in range(2))
+    old.take()
+    still_at_work = SampleBatch(places.tables)
+    still_at_work.apply(published([offsets_sample(1)]))
+    new.take()
+    said = list[str]()
+    application = Application(SETTINGS, places, said.append, new)
+    still_at_work.apply(published([offsets_sample(2)], start=1))  # it has not looked at its lease yet
+    publish(places.bus, at=3)
+    with running(application, spark) as ended:
+        eventually(lambda: applied(places) == [3])
+        eventually(lambda: all(query.is_up for query in application.queries))
+    assert ended == []
+    assert any("failed: another job writes" in line for line in said)
+    with pytest.raises(TableRefused):
+        still_at_work.apply(published([offsets_sample(4)], start=2))
+    old.release()
+    new.release()
 
 
 def test_a_standby_that_cannot_look_says_so_once_and_takes_nothing(

@@ -6,7 +6,7 @@ whose file system has no locks, it is a lease (``store.lease``).
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -56,6 +56,9 @@ class Claim(Protocol):
     @property
     def refusal(self) -> TableRefused | None:
         """The reason to stop: another job has taken it. None while it has not."""
+
+    def is_proven(self) -> bool:
+        """Return whether the store says that no other job has taken it; False if that is not known."""
 
     def release(self) -> None:
         """Let another job have it."""
@@ -114,6 +117,10 @@ class LockClaim:
         """The lock, which a process has until it ends."""
         return f"the job that holds the lock of {self._tables}"
 
+    def is_proven(self) -> bool:
+        """Return False: a lock proves nothing of jobs that have none."""
+        return False
+
     def release(self) -> None:
         """Release the locks."""
         self._held.close()
@@ -154,6 +161,12 @@ class LeaseClaim:
     def _renew(self) -> None:
         self._renewals = Renewals(self._lease, self._report)
         self._renewals.start()
+
+    def is_proven(self) -> bool:
+        """Return whether it could be renewed now."""
+        with suppress(OSError):
+            return self._renewals is not None and self._renewals.renew()
+        return False
 
     def release(self) -> None:
         """Let a standby begin at once."""

@@ -20,6 +20,7 @@ from streaming.delta.store.lease import (
     JobLease,
     LeaseWatch,
     Renewals,
+    holder_of,
     newest_number,
     numbers_below,
 )
@@ -302,7 +303,7 @@ def test_the_content_is_for_people(pair: Pair) -> None:
 def test_a_host_of_control_characters_does_nothing_to_a_terminal(pair: Pair) -> None:
     content = {"host": "\x1b[31mx", "pid": 1, "lease_seconds": 15, "token": "t"}
     objects.create(pair.folder / f"{1:010}", json.dumps(content).encode())
-    assert str(pair.active.holder_of(1)) == r"process 1 on \x1b[31mx"
+    assert str(holder_of(pair.folder, 1)) == r"process 1 on \x1b[31mx"
 
 
 def test_a_folder_with_locks_is_locked_and_one_without_has_a_lease(
