@@ -31,6 +31,7 @@ from streaming.errors import ConfigurationError
 from streaming.jobs.incidents import IncidentsBatch
 from tests.changes.conftest import Story
 from tests.changes.test_benign_is_proven import Orders
+from tests.plugins import table_writes
 from tests.plugins.played import play
 
 
