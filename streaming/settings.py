@@ -144,10 +144,11 @@ class TablesSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
-    """The Spark job. An empty ``queries`` runs all of them."""
+    """The Spark job. An empty ``queries`` runs all of them. ``lease`` is a standby's patience with the active one."""
 
     queries: tuple[str, ...] = ()
     checkpoint: Place = ".isrwatch/checkpoint"
+    lease: Duration = 15.0
     incident_gap: Duration = 60.0
     incident_rolling_gap: Duration = 900.0
     listen: str = "127.0.0.1:9309"
@@ -425,8 +426,10 @@ def check_telemetry_path(key: str, path: str) -> None:
         raise ConfigurationError(f"{key} is {path!r}; write a path that nothing else has, for example /metrics")
 
 
-_LEAST: Final = {"tables.history": _DAY, "advanced.reader_time": 60.0, "advanced.trigger_interval": 0.0}
-_MOST: Final = {"tables.history": math.inf, "maintenance.max_duration": _LONGEST_LEASE}
+_LEAST: Final = {
+    "tables.history": _DAY, "job.lease": 1.0, "advanced.reader_time": 60.0, "advanced.trigger_interval": 0.0,
+}  # fmt: skip
+_MOST: Final = {"tables.history": math.inf, "job.lease": 3_600.0, "maintenance.max_duration": _LONGEST_LEASE}
 _SHORTEST, _LONGEST = 0.001, 3_650 * _DAY
 
 

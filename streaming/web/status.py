@@ -47,7 +47,7 @@ class StatusServer:
         *,
         program: str,
         prefix: str,
-        healthy: str,
+        healthy: str | Callable[[], str],
         unready: Callable[[], list[str]] | None = None,
         protected: Protection | None = None,
     ) -> None:
@@ -59,12 +59,12 @@ class StatusServer:
             problems: returns one sentence for each thing that makes the program unhealthy.
             program: the name of the command.
             prefix: of the names of its metrics.
-            healthy: what is so while there are no problems.
+            healthy: what is so while there are no problems; a function if that changes.
             unready: returns one sentence for each thing that it lacks to be up to date; None: ``problems`` does.
             protected: the web configuration file, as it is now.
         """
         self._registry, self._problems, self._unready = registry, problems, unready or problems
-        self._program, self._healthy = program, healthy
+        self._program, self._healthy = program, healthy if callable(healthy) else lambda: healthy
         routes = [
             Route("/", self._index),
             Route("/metrics", self._metrics),
@@ -90,7 +90,7 @@ class StatusServer:
 
     def _health(self, _: Request) -> Response:
         problems = self._problems()
-        return lines_response(problems or [self._healthy], 503 if problems else 200)
+        return lines_response(problems or [self._healthy()], 503 if problems else 200)
 
     def _ready(self, _: Request) -> Response:
         lacks = self._unready()
@@ -100,10 +100,10 @@ class StatusServer:
         problems = self._problems()
         links = {
             "/metrics": "metrics of this program itself, for Prometheus",
-            "/-/healthy": f"200 while {self._healthy}, else 503",
+            "/-/healthy": f"200 while {self._healthy()}, else 503",
             "/-/ready": "200 while it is up to date, else 503",
         }
-        state = [sentence(problem, is_good=False) for problem in problems] or [sentence(self._healthy, is_good=True)]
+        state = [sentence(problem, is_good=False) for problem in problems] or [sentence(self._healthy(), is_good=True)]
         return HTMLResponse(document(f"isrwatch {self._program}", *state, link_list(links)))
 
 

@@ -21,6 +21,9 @@ Depends on Delta's commits, on no row.
 # past, where no reader looks, and is taken back. In a store, where a look is a request, the writer skips it shortly
 # after the last proof that N is the newest: no writer makes 300 versions in that time.
 #
+# A generation is that of the opened version plus a random step, and no time of a clock: where clocks differ, two
+# writers of one version could have the same one, and each would take a commit of the other for its own.
+#
 # Between commits the writer knows version, files and transactions of the table without reading it. The handle of
 # delta-rs, which reads the log, is updated only on demand: for maintenance, or for a reader of the rows.
 #
@@ -32,6 +35,7 @@ Depends on Delta's commits, on no row.
 
 from __future__ import annotations
 
+import secrets
 import time
 from contextlib import suppress
 from types import MappingProxyType
@@ -71,6 +75,8 @@ TRIES_WITHOUT_OTHERS: Final = 3
 SECONDS_UNTIL_GIVEN_UP: Final = 60.0
 """Seconds for which a commit is tried again while the store does not say whether it was made."""
 SECONDS_BETWEEN_TRIES: Final = 1.0
+_STEP: Final = 1 << 32
+"""Range of the step from one generation to the next: writers that open the same version do not draw the same one."""
 SECONDS_OF_PROOF: Final = 5.0
 """Seconds after a commit in which no other writer can have made and expired as many versions as stay in the log."""
 
@@ -82,7 +88,8 @@ class Writer:
         """Take the next generation, which the first commit of this writer stores; ``table`` was just opened."""
         self.path = path
         self._table = table
-        self._generation = _next_generation(table)
+        self._before = int(table.transaction_version(GENERATION) or 0)
+        self._generation = self._before + 1 + secrets.randbelow(_STEP)
         configuration = table.metadata().configuration
         statistics = (configuration.get(STATISTICS_PROPERTY) or "").split(",")
         self._layout = Layout(tuple(table.metadata().partition_columns), tuple(statistics))
@@ -308,10 +315,10 @@ class Writer:
         return False
 
     def check_ours(self) -> None:
-        """Raise ``TableRefused`` if a later writer has committed."""
+        """Raise ``TableRefused`` if another writer has committed since this one opened the table."""
         self.look_again()
-        if (self._table.transaction_version(GENERATION) or 0) > self._generation:
-            raise self._refused("that job started later")
+        if int(self._table.transaction_version(GENERATION) or 0) not in {self._before, self._generation}:
+            raise self._refused("it has committed since this one opened the table")
 
     def _refused(self, why: str) -> TableRefused:
         return TableRefused(
@@ -323,8 +330,3 @@ class Writer:
 def _now() -> float:
     """Return seconds of a clock that never goes back, and runs while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _next_generation(table: DeltaTable) -> int:
-    """Return the generation of a writer that opens a table now: microseconds since 1970, and later than before."""
-    return max(int(table.transaction_version(GENERATION) or 0) + 1, time.time_ns() // 1000)
