@@ -12,9 +12,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.words import utc_text
 from streaming.escapes import json_text
-from streaming.jobs.queries import now, summed
+from streaming.jobs.queries import summed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -79,7 +78,11 @@ def row_of(query: str, batches: Collection[BatchResult]) -> str:
         "seconds": f"{total.seconds:.3f}",
         "version": f"{total.version}" if total.version >= 0 else "",
     }
-    return " ".join((f"batch at={utc_text(now())}", *(f"{name}={value}" for name, value in values.items() if value)))
+    return " ".join((f"batch at={_time()}", *(f"{name}={value}" for name, value in values.items() if value)))
+
+
+def _time() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _span(numbers: Collection[int]) -> str:

@@ -20,6 +20,7 @@ from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import TABLES
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.progress import ProgressTable
+from streaming.jobs.batch_rows import BatchRows
 from streaming.jobs.queries import MICROS, now
 from streaming.jobs.spark_errors import sentence_of
 from streaming.jobs.supervised import Waiting
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Channel
     from streaming.contracts.state import SourceState
     from streaming.delta.store.place import Place
-    from streaming.jobs.batch_rows import BatchRows
     from streaming.jobs.listener import Report
     from streaming.jobs.queries import BatchResult, JobLocations
     from streaming.jobs.supervised import SupervisedQuery
@@ -50,14 +50,14 @@ class JobMetrics:
     Attributes:
         registry: exposes them.
         totals: observations and changes that each query has applied.
-        rows: the rows of batches in the log; None for none.
+        rows: the rows of batches in the log; by default they go nowhere.
     """
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, unused
         self.registry = CollectorRegistry()
         self.totals: dict[str, tuple[int, int]] = {}
-        self.rows: BatchRows | None = None
+        self.rows = BatchRows(lambda _: None)
         ours: dict[str, Any] = {"registry": self.registry}
         self._batches = Histogram(
             f"{PREFIX}batch_duration_seconds",
@@ -90,9 +90,8 @@ class JobMetrics:
                 counter.labels(query.name)
 
     def applied(self, query: str, applied: BatchResult, stages: Mapping[str, float]) -> None:
-        """Count a batch that a query has applied; add it to the rows of the log, if they are written."""
-        if self.rows is not None:
-            self.rows.add(query, applied)
+        """Count a batch that a query has applied; add it to the rows of the log."""
+        self.rows.add(query, applied)
         for stage, seconds in {**stages, **applied.stages}.items():
             self._stages.labels(query, stage).observe(seconds)
         observations, changes = self.totals.get(query, (0, 0))
