@@ -154,6 +154,8 @@ def run_until_stopped(settings: JobSettings, places: JobLocations, claim: Claim,
     # Before Spark, which takes seconds to start: this verifies what it needs, the bus, the tables and the checkpoint.
     os.environ.update(java_environment())
     application = Application(settings, places, warn, claim, stands_by=standby)
+    if not Terminal(stderr=True).is_terminal:
+        application.log_batches(say)
     say("starting Spark")
     _stop_on_signal(application)  # before Spark starts: its JVM would live on if Python were interrupted in the middle
     jars = () if places.kafka is None else jar_paths(SPARK_KAFKA, progress=say)

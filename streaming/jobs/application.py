@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -25,7 +26,9 @@ from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.projections.rollback import roll_back
 from streaming.delta.store.objects import prove_exclusive
 from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.jobs.batch_rows import BatchRows
 from streaming.jobs.incidents import IncidentsBatch
+from streaming.jobs.listener import listening
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
 from streaming.jobs.projection_thread import ProjectionThread
 from streaming.jobs.queries import OpenedQuery, QueryDefinition
@@ -105,6 +108,7 @@ class Application:
         self.queries: tuple[SupervisedQuery, ...] = ()
         self.reporter = Reporter((), places)
         self.metrics = JobMetrics()
+        self._listening = ExitStack()
         self._active = Gauge(
             f"{PREFIX}active",
             "1 while this job writes the tables, 0 while it stands by.",
@@ -143,6 +147,7 @@ class Application:
         self._spark = spark
         try:
             bus_source.register(spark)
+            self._listening.enter_context(listening(spark, self.metrics.progressed))
             for query in self.queries:
                 if not self._stopping.is_set():
                     query.start(spark)
@@ -150,6 +155,10 @@ class Application:
             if not self.is_stopping():
                 self._raise_ended(error)
         self.reporter.start()
+
+    def log_batches(self, write: Callable[[str], None]) -> None:
+        """Write a row for each batch, as :class:`BatchRows` does."""
+        self.metrics.rows = BatchRows(write)
 
     def problems(self) -> list[str]:
         """List why a restart may help, one sentence each: queries that do not run or hang, no executor of Spark.
@@ -274,6 +283,7 @@ class Application:
         while not self._stopping.wait(SECONDS_BETWEEN_CHECKS) and not self._is_over():
             for query in self.queries:
                 query.check(self._spark)
+            self.metrics.rows.write_due()
             if time.monotonic() - deleted_at > SECONDS_BETWEEN_DELETIONS:
                 deleted_at = time.monotonic()
                 self._delete_applied()
@@ -335,6 +345,8 @@ class Application:
         failures: list[Exception] = []
         stops: tuple[Callable[[], object], ...] = (
             *(query.stop for query in self.queries),
+            self._listening.close,
+            partial(self.metrics.rows.write_due, is_last=True),
             self.reporter.stop,
             self._flush,
             self._close_server,
