@@ -23,7 +23,16 @@ WATCH: Final = ("/bin/sh", "-c", 'read -r ended || kill -9 "$1"', "watch")
 def serving(
     command: Sequence[str | Path], folder: Path, *, ready: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[re.Match[str]]:
-    """Run a server until the block ends, and give what its output said when it was ready.
+    """Run a server until the block ends, and give what its output said when it was ready; see ``started``."""
+    with started(command, folder, ready=ready, environment=environment) as (_, said):
+        yield said
+
+
+@contextmanager
+def started(
+    command: Sequence[str | Path], folder: Path, *, ready: str, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], re.Match[str]]]:
+    """Run a server until the block ends, and give its process, and what its output said when it was ready.
 
     Args:
         command: the program and its arguments.
@@ -44,7 +53,8 @@ def serving(
         )  # fmt: skip
     watch = subprocess.Popen([*WATCH, str(process.pid)], stdin=subprocess.PIPE, start_new_session=True)
     try:
-        yield wait_until(lambda: _said(process, log, ready), f"{folder.name} to say {ready!r}", every=0.02)
+        said = wait_until(lambda: _said(process, log, ready), f"{folder.name} to say {ready!r}", every=0.02)
+        yield process, said
     finally:
         process.terminate()
         try:
