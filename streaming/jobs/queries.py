@@ -200,7 +200,7 @@ class QueryRun:
         stream = (
             rows.writeStream.queryName(name)
             .foreachBatch(self._apply)
-            .option("checkpointLocation", str(checkpoint / name))
+            .option("checkpointLocation", f"file://{(checkpoint / name).absolute()}")  # Spark's default may be HDFS
             .trigger(processingTime=f"{trigger_seconds} seconds")
         )
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from deploy.sandbox.waiting import wait_until
@@ -63,6 +64,18 @@ def started(
             process.kill()
             process.wait()
         watch.communicate(b"ended\n")
+
+
+def free_port() -> int:
+    """Give a port nobody uses now, below those of which the kernel takes one for each outgoing connection.
+
+    One of those could be taken before the program that is to listen has started. Seeds of tests have no say in it.
+    """
+    while True:
+        port = SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def listens(port: int, address: str = "127.0.0.1") -> bool:

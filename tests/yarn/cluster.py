@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tests.plugins.local_http import free_port
 from tests.stores.hadoop import HadoopServer, configure
 from tests.stores.hdfs import JARS, Hdfs
+from tests.stores.serving import free_port
 
 JARS_OF_YARN: Final = (*JARS, "test-yarn")
 HERE: Final = "127.0.0.1"
