@@ -155,7 +155,11 @@ def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
         say(f"reading the bus {places.kafka.settings.bootstrap_servers}")
     elif not places.reader().logs(Channel.REPLICATION):
         say(f"nothing was published to the bus {places.bus} yet: waiting for isrwatch collect, which must name it, too")
-    application.wait(say)
+    try:
+        application.wait(say)
+    except IsrwatchError as error:
+        end_session(spark, error.exit_code)
+        raise
     end_session(spark)
 
 

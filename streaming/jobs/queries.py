@@ -193,6 +193,7 @@ class QueryRun:
         self._raised: Exception | None = None
         self._moves, self._tasks = moves or Motion(), (-1, 0)
         self._reporting, self._reported = Lock(), -1
+        self._in_batch = Lock()
         _delete(checkpoint / name)
         # Spark's thread of this stream inherits the pool from the thread that starts it.
         self._context = rows.sparkSession.sparkContext
@@ -220,7 +221,7 @@ class QueryRun:
 
     def _apply(self, frame: DataFrame, _batch_id: int) -> None:
         try:
-            with self._moves.of_this_thread():
+            with self._in_batch, self._moves.of_this_thread():
                 self._applied(self._name, *self._outcome(frame))
         except PySparkException:
             raise
@@ -273,11 +274,18 @@ class QueryRun:
         self._tasks = ended
 
     def stop(self) -> None:
-        """Stop between batches: stopping in the middle of one has overflowed the stack of Spark's own thread."""
+        """Stop between batches: stopping in the middle of one has overflowed the stack of Spark's own thread.
+
+        Of a batch that takes longer Spark does not wait for our part, in which Python would abort if it ended then.
+        """
         deadline = time.monotonic() + SECONDS_TO_FINISH_A_BATCH
         while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.005)
-        self._query.stop()
+        try:
+            self._query.stop()
+        finally:
+            if self._in_batch.acquire(timeout=SECONDS_TO_FINISH_A_BATCH):
+                self._in_batch.release()
 
 
 def _delete(checkpoint: Path) -> None:
