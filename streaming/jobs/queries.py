@@ -191,6 +191,7 @@ class QueryRun:
         self._name, self._batch, self._applied, self._on_executors = name, batch, applied, on_executors
         self._raised: Exception | None = None
         self._moves, self._tasks = moves or Motion(), (-1, 0)
+        self._in_batch = Lock()
         _delete(checkpoint / name)
         # Spark's thread of this stream inherits the pool from the thread that starts it.
         self._context = rows.sparkSession.sparkContext
@@ -198,7 +199,7 @@ class QueryRun:
         stream = (
             rows.writeStream.queryName(name)
             .foreachBatch(self._apply)
-            .option("checkpointLocation", str(checkpoint / name))
+            .option("checkpointLocation", f"file://{(checkpoint / name).absolute()}")  # Spark's default may be HDFS
             .trigger(processingTime=f"{trigger_seconds} seconds")
         )
         try:
@@ -218,7 +219,7 @@ class QueryRun:
 
     def _apply(self, frame: DataFrame, number: int) -> None:
         try:
-            with self._moves.of_this_thread():
+            with self._in_batch, self._moves.of_this_thread():
                 result, stages = self._outcome(frame)
                 self._applied(self._name, replace(result, number=number), stages)
         except PySparkException:
@@ -260,11 +261,18 @@ class QueryRun:
         self._tasks = ended
 
     def stop(self) -> None:
-        """Stop between batches: stopping in the middle of one has overflowed the stack of Spark's own thread."""
+        """Stop between batches: stopping in the middle of one has overflowed the stack of Spark's own thread.
+
+        Of a batch that takes longer Spark does not wait for our part, in which Python would abort if it ended then.
+        """
         deadline = time.monotonic() + SECONDS_TO_FINISH_A_BATCH
         while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.005)
-        self._query.stop()
+        try:
+            self._query.stop()
+        finally:
+            if self._in_batch.acquire(timeout=SECONDS_TO_FINISH_A_BATCH):
+                self._in_batch.release()
 
 
 def _delete(checkpoint: Path) -> None:
