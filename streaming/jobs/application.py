@@ -109,15 +109,18 @@ class Application:
                 self._raise_ended(error)
         self.reporter.start()
 
+    def hangs(self) -> list[str]:
+        """List what hangs, one sentence each: a restart ends that, and nothing else."""
+        waiting = {query.name: self.reporter.waiting(query.name) for query in self.queries}
+        return [problem for query in self.queries if (problem := query.hangs(waiting[query.name]))]
+
     def problems(self) -> list[str]:
-        """List why a restart may help, one sentence each: queries that do not run or hang, no executor of Spark.
+        """List why nothing, or not everything, is applied: queries that do not run or hang, no executor of Spark.
 
         A query that has not started yet is none, unless that takes too long; neither is a long batch.
         """
         down = [problem for query in self.queries if not query.is_starting and (problem := query.problem)]
-        waiting = {query.name: self.reporter.waiting(query.name) for query in self.queries}
-        hanging = [problem for query in self.queries if (problem := query.hangs(waiting[query.name]))]
-        return [*down, *hanging, *([NO_EXECUTORS] if self._lacks_executors else ())]
+        return [*down, *self.hangs(), *([NO_EXECUTORS] if self._lacks_executors else ())]
 
     def unready(self) -> list[str]:
         """List why the tables do not show the present, one sentence each: problems, starts, logs that are behind."""
@@ -257,6 +260,7 @@ def _server(settings: JobSettings, application: Application) -> StatusServer | N
         program="job",
         prefix=PREFIX,
         healthy="every query runs",
+        hangs=application.hangs,
         unready=application.unready,
         protected=protected,
     )
