@@ -65,6 +65,10 @@ class Kubelet:
         self._addresses += 1
         return f"127.0.{1 + self._addresses // 250}.{1 + self._addresses % 250}"
 
+    def names(self) -> list[str]:
+        """Name the pods that there are, or were."""
+        return sorted(folder.parent.name for folder in self.folder.glob("*/log"))
+
     def log(self, name: str) -> str:
         """Return what the container of a pod has printed, also of one that is gone."""
         file = self.folder / name / "log"
@@ -127,6 +131,11 @@ class Pod:
             self._deleted = float(manifest["metadata"].get("deletionGracePeriodSeconds", 30))
         else:
             self.manifest = manifest
+
+    @property
+    def runs(self) -> bool:
+        """True while its container runs, and is to."""
+        return self.container is not None and self.container.ended is None and self._deleted is None
 
     def kill(self) -> None:
         """Kill the first process of its container, as a lack of memory does."""
