@@ -1,4 +1,4 @@
-"""A container without an engine: a process in its own mounts and process ids, which sees an image and its volumes.
+"""A container without an engine: a process with mounts, process ids and a host name of its own, an image and volumes.
 
 The file system is an overlay on that of this machine, so Python and its packages are there; what the image has of its
 own is put over it, and the Java of this machine is taken away, which the image does not have. Its network, its users
@@ -31,6 +31,7 @@ ROOT: Final = Path(__file__).parents[2]
 PYTHON: Final = "/opt/isrwatch/python"
 STARTING: Final = """\
 set -e
+echo {name} > /proc/sys/kernel/hostname
 mount -t tmpfs tmpfs {scratch}
 mkdir {scratch}/upper {scratch}/work {scratch}/root
 mount -t overlay overlay -o lowerdir=/,upperdir={scratch}/upper,workdir={scratch}/work {scratch}/root
@@ -101,7 +102,7 @@ class Container:
     """One container of an image, running or ended.
 
     Attributes:
-        folder: of the machine, for what it prints.
+        folder: of the machine, for what it prints; its name is that of the host.
         mounts: its volumes, by their path in it.
     """
 
@@ -117,16 +118,16 @@ class Container:
         scratch.mkdir(parents=True, exist_ok=True)
         binds = []
         for target, source in {**self.of.mounts, self.of.folder: self._data(), **self.mounts}.items():
-            here, there = shlex.quote(f".{target}"), shlex.quote(str(source))
-            parent = shlex.quote(str(Path(f".{target}").parent))
+            at = f".{Path(target).resolve()}"  # /var/run is a link to /run, which would lead out of the container
+            here, there, parent = (shlex.quote(str(each)) for each in (at, source, Path(at).parent))
             made = f"mkdir -p {here}" if source.is_dir() else f"mkdir -p {parent} && touch {here}"
             binds.append(f"{made} && mount --bind {there} {here}")
         variables = shlex.join(f"{name}={value}" for name, value in {**self.of.variables, **self.variables}.items())
         script = STARTING.format(
-            scratch=shlex.quote(str(scratch)), binds="\n".join(binds), variables=variables, folder=self.of.folder,
-            command=shlex.join(self.command),
+            name=self.folder.name, scratch=shlex.quote(str(scratch)), binds="\n".join(binds), variables=variables,
+            folder=self.of.folder, command=shlex.join(self.command),
         )  # fmt: skip
-        isolated = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL"]
+        isolated = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child=KILL"]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [*isolated, "/bin/sh", "-c", script], stdin=subprocess.DEVNULL, stdout=output, stderr=output,

@@ -7,7 +7,6 @@ a token, and may do what the rules of its account (RBAC) say; the token of ``ADM
 from __future__ import annotations
 
 import json
-import os
 import ssl
 import subprocess
 import urllib.error
@@ -69,10 +68,8 @@ class Api:
         """Its address."""
         return f"https://127.0.0.1:{self.port}"
 
-    @property
-    def kubeconfig(self) -> Path:
-        """The file by which kubectl and Spark find it."""
-        file = self.folder / "kubeconfig"
+    def kubeconfig(self, file: Path) -> Path:
+        """Write the file by which kubectl and Spark find it."""
         file.write_text(KUBECONFIG.format(url=self.url, authority=self.authority, token=self.token))
         return file
 
@@ -99,18 +96,11 @@ class Api:
         """Return the objects of a list."""
         return list(self.call("GET", path)["items"])
 
-    def environment(self) -> dict[str, str]:
-        """Return the variables by which kubectl and Spark find it."""
-        return {
-            "KUBECONFIG": str(self.kubeconfig),
-            "PATH": f"{program('kubectl').parent}{os.pathsep}{os.environ['PATH']}",
-        }
-
     def kubectl(self, *arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run kubectl."""
         return subprocess.run(
-            [program("kubectl"), *arguments], env=os.environ | self.environment(), input=given, capture_output=True,
-            text=True, check=False, timeout=600,
+            [program("kubectl"), "--kubeconfig", self.folder / "kubeconfig", *arguments], input=given,
+            capture_output=True, text=True, check=False, timeout=600,
         )  # fmt: skip
 
 
@@ -128,6 +118,7 @@ def control_plane(folder: Path) -> Iterator[Api]:
         port = free_port()
         stack.enter_context(_api_server(folder, etcd, port, keys))
         api = Api(port, folder / "certificates" / "apiserver.crt", folder)
+        api.kubeconfig(folder / "kubeconfig")
         wait_until(lambda: _is_ready(api), what="the API server is ready")
         stack.enter_context(_controllers(folder, api, keys))
         wait_until(
@@ -169,8 +160,8 @@ def _api_server(folder: Path, etcd: str, port: int, key: Path) -> Any:
 
 def _controllers(folder: Path, api: Api, key: Path) -> Any:
     command = [
-        program("kube-controller-manager"), "--kubeconfig", api.kubeconfig, "--leader-elect=false", "--bind-address",
-        "127.0.0.1", "--secure-port", f"{free_port()}", "--cert-dir", folder / "controllers", "--controllers",
+        program("kube-controller-manager"), "--kubeconfig", api.folder / "kubeconfig", "--leader-elect=false",
+        "--bind-address", "127.0.0.1", "--secure-port", f"{free_port()}", "--cert-dir", folder / "controllers", "--controllers",
         ",".join(CONTROLLERS), "--service-account-private-key-file", key, "--root-ca-file", api.authority,
     ]  # fmt: skip
     return serving([*command], folder / "controllers", ready="Serving securely")

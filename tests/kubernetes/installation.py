@@ -1,4 +1,4 @@
-"""What the page of Kubernetes leads to: its commands, one after the other, on the API server and the stand-in of the tests.
+"""What the page of Kubernetes leads to: its commands, one after the other, with the API server and the stand-in.
 
 Kafka and the store are processes outside of the cluster. Collectors of simulated clusters ship to the same bus, so that
 there are changes to compare. What needs a container engine is left out: ``docker build`` and ``docker push``.
@@ -18,6 +18,7 @@ from streaming.settings import load
 from tests.chaos.comparison import all_differences, undisturbed
 from tests.end_to_end.test_kafka_bus import KafkaPipeline
 from tests.end_to_end.test_large_form import blocks_of, commands_in, replaced, section
+from tests.kubernetes.programs import program
 from tests.plugins.pipeline import rows_of
 from tests.stores.s3 import ACCESS_KEY, SECRET_KEY
 
@@ -51,6 +52,7 @@ class Installation:
         self.words["ADDRESS"] = "127.0.0.1"
         self._bus = bus
         folder.mkdir(parents=True)
+        self._kubeconfig = api.kubeconfig(folder / "kubeconfig")
         self.configuration = folder / "isrwatch.toml"
         self.configuration.write_text(self._toml())
         os.environ["STORE_KEY"] = SECRET_KEY
@@ -73,17 +75,20 @@ class Installation:
             f"samples_partitions = {self._bus.samples_partitions}\nreplication_factor = 1\nmin_insync_replicas = 1\n"
         )
         text = replaced(text, words).replace('key_id" = "isrwatch"', f'key_id" = "{ACCESS_KEY}"')
-        return text.replace("\n[tables]\n", f"{topics}\n[tables]\n").replace(
-            'directory = "s3://isrwatch/tables"', f'directory = "{self.store.url}/{self.folder.name}"'
+        return text.replace(
+            "\n[tables]\n", f"{topics}\n[tables]\n"
+        ).replace(
+            'directory = "s3://isrwatch/tables"',
+            f'directory = "{self.store.url}/{self.folder.name}"\nhistory = "forever"',  # simulated clusters are of any year
         )
 
     def environment(self) -> dict[str, str]:
         """Return the variables of its shell: kubectl, the API server, and the code of this checkout."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "ISRWATCH"))}
         scratch = {"TMPDIR": str(self.folder), "SPARK_LOCAL_DIRS": str(self.folder), "SPARK_LOCAL_IP": "127.0.0.1"}
-        return (
-            kept | self.api.environment() | scratch | {"PYTHONPATH": str(ROOT), "ISRWATCH_TABLES__HISTORY": "forever"}
-        )
+        path = f"{program('kubectl').parent}{os.pathsep}{os.environ['PATH']}"
+        ours = {"KUBECONFIG": str(self._kubeconfig), "PATH": path, "PYTHONPATH": str(ROOT)}
+        return kept | scratch | ours
 
     def run(self, command: str) -> str:
         """Run a command to its end, and return what it printed."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.kubernetes.control_plane import Api
 
 NODE: Final = "stand-in"
-LOOK_SECONDS: Final = 0.2
+LOOK_SECONDS: Final = 0.5
 PAUSE_SECONDS: Final = 2.0
 """Before a container is started again: a kubelet begins with 10 seconds, and doubles that."""
 STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -46,6 +46,7 @@ class Kubelet:
         self.pods: dict[str, Pod] = {}
         self.failures: list[str] = []
         self._addresses = 1
+        self._services: list[dict[str, Any]] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
 
@@ -76,8 +77,10 @@ class Kubelet:
 
     def hosts(self, namespace: str) -> str:
         """Return the names of the headless services of a namespace, as ``/etc/hosts`` has them."""
-        lines = ["127.0.0.1 localhost"]
-        for service in self.api.objects(f"/api/v1/namespaces/{namespace}/services"):
+        lines = []
+        for service in self._services:
+            if service["metadata"]["namespace"] != namespace:
+                continue
             chosen = (service["spec"].get("selector") or {}).items()
             name = service["metadata"]["name"]
             lines += [
@@ -85,12 +88,13 @@ class Kubelet:
                 for pod in list(self.pods.values())
                 if chosen and chosen <= pod.manifest["metadata"].get("labels", {}).items()
             ]
-        return "\n".join(lines) + "\n"
+        return "".join(f"{line}\n" for line in lines)
 
     def _run(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
             try:
                 found = {each["metadata"]["uid"]: each for each in self.api.objects("/api/v1/pods")}
+                self._services = self.api.objects("/api/v1/services")
             except OSError:
                 continue
             known = {pod.uid for pod in self.pods.values()}
@@ -190,7 +194,7 @@ class Pod:
         words = [*described.get("command", self._kubelet.image.entrypoint), *described.get("args", [])]
         command = [expanded(word, variables) for word in words]
         hosts = self._folder / "hosts"
-        hosts.write_text(self._kubelet.hosts(self.namespace))
+        hosts.write_text(self._hosts())
         self.container = Container(
             self._folder, self._kubelet.image, command, variables, {**mounts, "/etc/hosts": hosts}
         )
@@ -201,7 +205,7 @@ class Pod:
             if self._is_ending():
                 self.container.stop(self._deleted or 0.0)
                 continue
-            hosts.write_text(self._kubelet.hosts(self.namespace))
+            hosts.write_text(self._hosts())
             ready = probes.is_ready()
             if probes.is_dead:
                 self.container.stop(float(self.manifest["spec"].get("terminationGracePeriodSeconds", 30)))
@@ -212,6 +216,9 @@ class Pod:
             time.sleep(LOOK_SECONDS)
         self.is_ready = False
         return code
+
+    def _hosts(self) -> str:
+        return f"127.0.0.1 localhost\n{self.address} {self.name}\n{self._kubelet.hosts(self.namespace)}"
 
     def _tell(self, phase: str, state: dict[str, Any]) -> None:
         """Write the status of the pod."""

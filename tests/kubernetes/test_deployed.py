@@ -1,8 +1,7 @@
-"""``docs/kubernetes.md`` is followed to the letter: collector, job and exporter as pods, and what is killed comes back."""
+"""``docs/kubernetes.md`` is followed to the letter: collector, job and exporter as pods; what is killed comes back."""
 
 from __future__ import annotations
 
-import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes.control_plane import Api
-from tests.kubernetes.installation import IMAGE, PAGE, Installation, commands
+from tests.kubernetes.installation import IMAGE, Installation, commands
 from tests.kubernetes.kubelet import Kubelet
 from tests.plugins.kafka_bus import bus_settings
 from tests.plugins.sandbox import MakeSandbox
