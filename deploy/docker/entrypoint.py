@@ -8,7 +8,10 @@ three find the Java of the image and its connector to Kafka, and a name for a ui
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+from contextlib import suppress
 from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,8 +23,12 @@ from streaming.runtime.java import find_java, java_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import FrameType
 
 OF_SPARK: Final = frozenset({"driver", "executor", "spark-submit"})
+LAUNCHER: Final = "deploy/spark/main.py"
+OF_SIGNAL: Final = 128
+"""What a shell adds to the number of the signal that has ended a process."""
 EXECUTOR: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 OF_EXECUTOR: Final = {
     "--driver-url": "SPARK_DRIVER_URL",
@@ -66,8 +73,8 @@ def _executor(environment: Mapping[str, str], home: Path) -> list[str | Path]:
     return [*java, "-cp", os.pathsep.join(folders), EXECUTOR, *options]
 
 
-def become(words: Sequence[str]) -> None:
-    """Become what Spark starts: it is the first process of the container, which gets the signals.
+def become(words: Sequence[str]) -> int:
+    """Run what Spark starts to its end, and return its exit code; an executor takes the place of this process.
 
     Raises:
         MissingTool: Java, a jar or a variable is missing.
@@ -76,14 +83,47 @@ def become(words: Sequence[str]) -> None:
 
     home = Path(pyspark.__file__).parent
     os.environ.update(java_environment(), SPARK_HOME=str(home))
-    command = command_of(words, os.environ, home)
-    os.execv(command[0], [str(part) for part in command])  # noqa: S606 - the signals are for it
+    command = [str(word) for word in command_of(words, os.environ, home)]
+    if words[0] == "executor":
+        os.execv(command[0], command)  # noqa: S606 - the signals are for it
+    return supervised(command)
+
+
+def supervised(command: Sequence[str]) -> int:
+    """Run spark-submit as the first process of a container, and return its exit code.
+
+    Kubernetes signals the first process alone. Java would end at once, and our driver with it; the driver ends its
+    batches first, and then Java ends by itself.
+    """
+    submit = subprocess.Popen(command)
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(driver_of(submit.pid) or submit.pid, number)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    while True:
+        pid, status = os.wait()  # of orphans, too, whose parent the first process becomes
+        if pid == submit.pid:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else OF_SIGNAL - code
+
+
+def driver_of(java: int) -> int | None:
+    """Return the Python process that spark-submit has started for our launcher; None while there is none."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == java and LAUNCHER in (process / "cmdline").read_text():
+                return int(process.name)
+    return None
 
 
 if __name__ == "__main__":
     if OF_SPARK.intersection(sys.argv[1:2]):
         try:
-            become(sys.argv[1:])
+            sys.exit(become(sys.argv[1:]))
         except MissingTool as missing:
             sys.exit(str(missing))
     app(prog_name="isrwatch")

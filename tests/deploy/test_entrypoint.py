@@ -68,6 +68,29 @@ def test_a_pod_may_submit_its_own_job(entrypoint: ModuleType) -> None:
     assert command == [HOME / "bin" / "spark-submit", "--jars", "/jars/a.jar,/jars/b.jar", "--name", "x"]
 
 
+DRIVER = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+print("the driver runs", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_signal_is_for_the_driver_whose_exit_code_is_that_of_the_container(tmp_path: Path) -> None:
+    launcher = tmp_path / "deploy/spark/main.py"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text(DRIVER)
+    submit = f"{sys.executable} {launcher}; exit $?"  # Java in place of the shell, which waits for its Python, too
+    program = f"import runpy, sys; sys.exit(runpy.run_path({str(FILE)!r})['supervised'](['sh', '-c', {submit!r}]))"
+    container = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert container.stdout is not None
+    assert container.stdout.readline() == "the driver runs\n"
+    container.terminate()
+    assert container.wait(30) == 3
+
+
 def test_everything_else_is_a_command_of_isrwatch() -> None:
     ran = subprocess.run(
         [sys.executable, FILE, "export", "--quux"], capture_output=True, text=True, check=False,

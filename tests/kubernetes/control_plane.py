@@ -161,8 +161,9 @@ def _api_server(folder: Path, etcd: str, port: int, key: Path) -> Any:
 def _controllers(folder: Path, api: Api, key: Path) -> Any:
     command = [
         program("kube-controller-manager"), "--kubeconfig", api.folder / "kubeconfig", "--leader-elect=false",
-        "--bind-address", "127.0.0.1", "--secure-port", f"{free_port()}", "--cert-dir", folder / "controllers", "--controllers",
-        ",".join(CONTROLLERS), "--service-account-private-key-file", key, "--root-ca-file", api.authority,
+        "--bind-address", "127.0.0.1", "--secure-port", f"{free_port()}", "--cert-dir", folder / "controllers",
+        "--controllers", ",".join(CONTROLLERS), "--service-account-private-key-file", key,
+        "--root-ca-file", api.authority,
     ]  # fmt: skip
     return serving([*command], folder / "controllers", ready="Serving securely")
 

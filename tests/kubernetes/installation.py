@@ -19,7 +19,7 @@ from tests.chaos.comparison import all_differences, undisturbed
 from tests.end_to_end.test_kafka_bus import KafkaPipeline
 from tests.end_to_end.test_large_form import blocks_of, commands_in, replaced, section
 from tests.kubernetes.programs import program
-from tests.plugins.pipeline import rows_of
+from tests.plugins.pipeline import Program, rows_of
 from tests.stores.s3 import ACCESS_KEY, SECRET_KEY
 
 if TYPE_CHECKING:
@@ -75,11 +75,9 @@ class Installation:
             f"samples_partitions = {self._bus.samples_partitions}\nreplication_factor = 1\nmin_insync_replicas = 1\n"
         )
         text = replaced(text, words).replace('key_id" = "isrwatch"', f'key_id" = "{ACCESS_KEY}"')
-        return text.replace(
-            "\n[tables]\n", f"{topics}\n[tables]\n"
-        ).replace(
+        return text.replace("\n[tables]\n", f"{topics}\n[tables]\n").replace(
             'directory = "s3://isrwatch/tables"',
-            f'directory = "{self.store.url}/{self.folder.name}"\nhistory = "forever"',  # simulated clusters are of any year
+            f'directory = "{self.store.url}/{self.folder.name}"\nhistory = "forever"',  # simulated ones are of any year
         )
 
     def environment(self) -> dict[str, str]:
@@ -98,6 +96,11 @@ class Installation:
         )  # fmt: skip
         assert ended.returncode == 0, f"{command}\n{ended.stdout[-3000:]}\n{self.logs()}"
         return ended.stdout
+
+    def start(self, command: str) -> Program:
+        """Start a command that does not end by itself."""
+        words = ["bash", "-c", f"exec {replaced(command, self.words)}"]
+        return Program("submitted", words, self.folder / "submitted.log", self.environment(), self.folder)
 
     def logs(self) -> str:
         """Return the ends of what the pods have printed."""
@@ -118,11 +121,12 @@ class Installation:
         """Return how many changes the tables have."""
         return len(rows_of(self.tables, "partition_changes"))
 
-    def eventually(self, condition: Callable[[], Any], what: str) -> float:
+    def eventually(self, condition: Callable[[], Any], what: str, program: Program | None = None) -> float:
         """Wait until something is so, and return the seconds that it took; fail with the logs of the pods."""
         began = time.monotonic()
         while not condition():
             assert self.kubelet.failures == []
+            assert program is None or program.process.poll() is None, f"{what}\n{program.text()[-3000:]}"
             if time.monotonic() - began > PATIENCE_SECONDS:
                 raise AssertionError(f"not in {PATIENCE_SECONDS:.0f} s: {what}\n{self.logs()}")
             time.sleep(0.5)
