@@ -7,14 +7,17 @@ three find the Java of the image and its connector to Kafka, and a name for a ui
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from contextlib import suppress
 from itertools import count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.request import Request, urlopen
 
 from streaming.commands import app
 from streaming.errors import MissingTool
@@ -22,11 +25,12 @@ from streaming.runtime.jars import SPARK_KAFKA, jar_paths
 from streaming.runtime.java import find_java, java_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
 
 OF_SPARK: Final = frozenset({"driver", "executor", "spark-submit"})
 LAUNCHER: Final = "deploy/spark/main.py"
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 OF_SIGNAL: Final = 128
 """What a shell adds to the number of the signal that has ended a process."""
 EXECUTOR: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
@@ -86,7 +90,46 @@ def become(words: Sequence[str]) -> int:
     command = [str(word) for word in command_of(words, os.environ, home)]
     if words[0] == "executor":
         os.execv(command[0], command)  # noqa: S606 - the signals are for it
+    for word in words:
+        option, _, driver = word.rpartition("=")
+        if option.endswith("spark.kubernetes.driver.pod.name"):
+            try:
+                delete_left(driver, pods_api)
+            except (OSError, ValueError) as error:
+                print(f"executors of an earlier driver may be left: {error}", file=sys.stderr)  # noqa: T201 - its log
     return supervised(command)
+
+
+def delete_left(driver: str, api: Callable[[str, str], dict[str, Any]]) -> list[str]:
+    """Delete the pods of executors that a driver has left behind in its pod, and return their names.
+
+    Spark deletes those of a driver that ends by itself, and Kubernetes those of a pod that is deleted; but a container
+    that is started again is in the same pod.
+
+    Args:
+        driver: the name of the pod.
+        api: makes a request, of a method and a path below the pods of the namespace.
+    """
+    pods = api("GET", "?labelSelector=spark-role%3Dexecutor")["items"]
+    owners = {pod["metadata"]["name"]: pod["metadata"].get("ownerReferences", ()) for pod in pods}
+    left = [name for name, of in owners.items() if any(each["name"] == driver for each in of)]
+    for name in left:
+        api("DELETE", f"/{name}")
+    return left
+
+
+def pods_api(method: str, path: str) -> dict[str, Any]:
+    """Ask the API server for pods of the namespace, as the account of this pod."""
+    namespace, token = ((ACCOUNT / name).read_text() for name in ("namespace", "token"))
+    server = f"https://{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ['KUBERNETES_SERVICE_PORT']}"
+    request = Request(  # noqa: S310 - HTTPS
+        f"{server}/api/v1/namespaces/{namespace}/pods{path}",
+        method=method,
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    trusted = ssl.create_default_context(cafile=ACCOUNT / "ca.crt")
+    with urlopen(request, timeout=30, context=trusted) as answer:  # noqa: S310 - HTTPS
+        return dict(json.load(answer))
 
 
 def supervised(command: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -66,6 +67,18 @@ def test_a_driver_is_submitted_in_client_mode_at_the_address_of_its_pod(entrypoi
 def test_a_pod_may_submit_its_own_job(entrypoint: ModuleType) -> None:
     command = entrypoint.command_of(["spark-submit", "--name", "x"], {}, HOME)
     assert command == [HOME / "bin" / "spark-submit", "--jars", "/jars/a.jar,/jars/b.jar", "--name", "x"]
+
+
+def test_executors_that_a_driver_left_behind_are_deleted_and_no_others(entrypoint: ModuleType) -> None:
+    owned = {"a-exec-1": [{"name": "isrwatch-job-0"}], "b-exec-1": [{"name": "other-job-0"}], "c-exec-1": []}
+    asked = []
+
+    def api(method: str, path: str) -> dict[str, Any]:
+        asked.append((method, path))
+        return {"items": [{"metadata": {"name": name, "ownerReferences": of}} for name, of in owned.items()]}
+
+    assert entrypoint.delete_left("isrwatch-job-0", api) == ["a-exec-1"]
+    assert asked == [("GET", "?labelSelector=spark-role%3Dexecutor"), ("DELETE", "/a-exec-1")]
 
 
 DRIVER = """

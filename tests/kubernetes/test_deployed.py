@@ -18,6 +18,8 @@ from tests.stores.s3 import versitygw
 pytest_plugins = ("tests.plugins.package",)
 pytestmark = [pytest.mark.kubernetes, pytest.mark.kafka, pytest.mark.spark, pytest.mark.store, pytest.mark.long]
 
+EXECUTOR = {"spark-role": "executor"}
+
 
 @pytest.fixture
 def installation(
@@ -48,6 +50,7 @@ def test_the_page_leads_to_pods_that_come_back_and_equal_tables(installation: In
     driver.kill()
     installation.eventually(lambda: driver.restarts == 1, "the driver is started again in its pod")
     installation.continues("the driver was killed")
+    installation.eventually(lambda: len(installation.pods(**EXECUTOR)) == 2, "what the killed driver left is deleted")
 
     installation.run("kubectl delete pod isrwatch-job-0")
     installation.continues("the pod of the driver was deleted")
