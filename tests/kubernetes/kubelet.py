@@ -181,8 +181,9 @@ class Pod:
             self.restarts += 1
             self._closing.wait(PAUSE_SECONDS)
         if not self._closing.is_set():
-            with suppress(Refused):
-                self._api.call("DELETE", f"{self._path}?gracePeriodSeconds=0", {"preconditions": {"uid": self.uid}})
+            gone = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
+            with suppress(Refused):  # whoever deletes it at once was faster
+                self._api.call("DELETE", self._path, {"kind": "DeleteOptions", "apiVersion": "v1", **gone})
 
     def _is_ending(self) -> bool:
         return self._deleted is not None or self._closing.is_set()
