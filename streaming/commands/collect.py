@@ -200,6 +200,7 @@ def _status_server(
         program="collect",
         prefix=PREFIX,
         healthy="a source reads partition state",
+        hangs=collector.hanging,
         protected=protected,
     )
     return closing(server)

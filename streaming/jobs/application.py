@@ -160,15 +160,18 @@ class Application:
         """Write a row for each batch, as :class:`BatchRows` does."""
         self.metrics.rows = BatchRows(write)
 
+    def hangs(self) -> list[str]:
+        """List what hangs, one sentence each: a restart ends that, and nothing else."""
+        waiting = {query.name: self.reporter.waiting(query.name) for query in self.queries}
+        return [problem for query in self.queries if (problem := query.hangs(waiting[query.name]))]
+
     def problems(self) -> list[str]:
-        """List why a restart may help, one sentence each: queries that do not run or hang, no executor of Spark.
+        """List why nothing, or not everything, is applied: queries that do not run or hang, no executor of Spark.
 
         A query that has not started yet is none, unless that takes too long; neither is a long batch.
         """
         down = [problem for query in self.queries if not query.is_starting and (problem := query.problem)]
-        waiting = {query.name: self.reporter.waiting(query.name) for query in self.queries}
-        hanging = [problem for query in self.queries if (problem := query.hangs(waiting[query.name]))]
-        return [*down, *hanging, *([NO_EXECUTORS] if self._lacks_executors else ())]
+        return [*down, *self.hangs(), *([NO_EXECUTORS] if self._lacks_executors else ())]
 
     def healthy(self) -> str:
         """Say what is so while there are no problems."""
@@ -371,6 +374,7 @@ def _server(settings: JobSettings, application: Application) -> StatusServer | N
         program="job",
         prefix=PREFIX,
         healthy=application.healthy,
+        hangs=application.hangs,
         unready=application.unready,
         protected=protected,
     )
