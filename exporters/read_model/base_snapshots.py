@@ -22,6 +22,7 @@ from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_CHANGES, PAST_STATES
 from streaming.delta.changes.bases import bases_of, read_base
 from streaming.delta.changes.history import EXPIRED_VERSION
+from streaming.delta.log.copies import ColumnBounds, FileCopies
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.queries import ALL, last_of_each, numbered, query, quoted, where_in
 from streaming.delta.log.table_log import BEFORE_FIRST
@@ -115,9 +116,10 @@ class BaseSnapshots:
     def __init__(self, tables: Place) -> None:
         """Read nothing yet; the folder of the tables need not exist."""
         self._tables = tables
-        self._bases = KeptTable(tables, PAST_STATES)
+        self.bases = KeptTable(tables, PAST_STATES)
         self._begins: OrderedDict[tuple[Base, Clusters], _Begin] = OrderedDict()
         self._following: _Following | None = None
+        self.copies = FileCopies(tables / PARTITION_CHANGES.name)
         self._damaged: set[str] = set()
 
     def at(self, changes: DeltaTable, at: int, clusters: Collection[str] | None) -> tuple[SnapshotDraft, int]:
@@ -160,7 +162,7 @@ class BaseSnapshots:
     def _candidates(self, newest_version: int, at: int) -> Iterator[Base]:
         """Yield the bases that had wholly occurred by a moment, newest first."""
         try:
-            opened = self._bases.opened()
+            opened = self.bases.opened()
             bases = [] if opened is None else bases_of(opened)
         except IsrwatchError:
             return
@@ -191,12 +193,12 @@ class BaseSnapshots:
         held, version, table_id = self._following, int(changes.version()), changes.metadata().id
         is_same = held is not None and (held.table_id, held.begin, held.clusters) == (table_id, begin.version, clusters)
         if held is not None and is_same and held.since <= at <= held.until and held.table_version <= version:
-            held = held if held.table_version == version else _with_newer(held, changes, version)
+            held = held if held.table_version == version else self._with_newer(held, changes, version)
         else:
             held = None
         if held is None:
             since, until = at - _BACK, at + _AHEAD
-            rows = _changes(changes, begin.version, until, clusters)
+            rows = self._changes(changes, begin.version, until, clusters)
             had_occurred = pc.less_equal(rows["occurred_not_after"], pa.scalar(since, _OCCURRED))
             early, late = rows.filter(had_occurred), rows.filter(pc.invert(had_occurred))
             newest = newest_of_each(early)
@@ -208,20 +210,29 @@ class BaseSnapshots:
         self._following = held if held.rows.nbytes + held.newest.nbytes <= BYTES_KEPT else None
         return held
 
+    def _with_newer(self, held: _Following, changes: DeltaTable, version: int) -> _Following | None:
+        """Return the same with the changes of later versions; None if some had occurred before its state."""
+        fresh = self._changes(changes, held.table_version, held.until, held.clusters)
+        if pc.any(pc.less_equal(fresh["occurred_not_after"], pa.scalar(held.since, _OCCURRED))).as_py():
+            return None
+        return held._replace(table_version=version, rows=pa.concat_tables([held.rows, fresh]))
+
+    def _changes(self, changes: DeltaTable, after: int, at: int, clusters: Clusters) -> pa.Table:
+        """Read the changes after a version that had occurred by a moment."""
+        near = {"version": ColumnBounds(lowest=after + 1), "occurred_not_after": ColumnBounds(highest=at)}
+        where = ALL if clusters is None else where_in(clusters)
+        return query(
+            self.copies.holding(changes, near),
+            f"SELECT {quoted(_READ)} FROM rows WHERE subject <> 'source' AND version > {after} "  # noqa: S608 - numbers
+            f"AND occurred_not_after <= {_MOMENT.format(at)} AND {where}",
+        ).cast(_TYPES)
+
 
 def _without_nulls(rows: pa.Table) -> pa.Table:
     """Return keys that can be joined: to Arrow, no null equals another one."""
     filled = {"topic_id": "", "partition": -1, "broker": -1}
     columns = {name: rows[name] for name in rows.column_names}
     return pa.table(columns | {name: pc.fill_null(rows[name], value) for name, value in filled.items()})
-
-
-def _with_newer(held: _Following, changes: DeltaTable, version: int) -> _Following | None:
-    """Return the same with the changes of later versions; None if some had occurred before its state."""
-    fresh = _changes(changes, held.table_version, held.until, held.clusters)
-    if pc.any(pc.less_equal(fresh["occurred_not_after"], pa.scalar(held.since, _OCCURRED))).as_py():
-        return None
-    return held._replace(table_version=version, rows=pa.concat_tables([held.rows, fresh]))
 
 
 def _applied(snapshot: ReplicationSnapshot, rows: pa.Table, newest: pa.Table | None = None) -> SnapshotDraft:
@@ -261,15 +272,6 @@ def _of_clusters(begin: _Begin, clusters: Clusters) -> _Begin:
         return begin
     chosen = {key: each for key, each in begin.snapshot.clusters.items() if key in clusters}
     return begin._replace(snapshot=replace(begin.snapshot, clusters=chosen))
-
-
-def _changes(changes: DeltaTable, after: int, at: int, clusters: Clusters) -> pa.Table:
-    where = ALL if clusters is None else where_in(clusters)
-    return query(
-        changes,
-        f"SELECT {quoted(_READ)} FROM rows WHERE subject <> 'source' AND version > {after} "  # noqa: S608 - numbers
-        f"AND occurred_not_after <= {_MOMENT.format(at)} AND {where}",
-    ).cast(_TYPES)
 
 
 def newest_of_each(rows: pa.Table) -> pa.Table:
