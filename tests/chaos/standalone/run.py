@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.chaos.standalone.machines import StandaloneMachines
 
 MOST_HARMS: Final = 4
-CLUSTERS: Final = 3
+CLUSTERS: Final = 2
 
 
 class StandaloneSchedule(NamedTuple):

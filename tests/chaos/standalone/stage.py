@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.chaos.standalone.machines import StandaloneMachines
 
 LEASE_SECONDS: Final = 5
-SECONDS_PLAYED: Final = 120
+SECONDS_PLAYED: Final = 80
 SECONDS_PER_PIECE: Final = 2
 PARTITIONS: Final = 2
 
