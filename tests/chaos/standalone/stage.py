@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from random import Random
@@ -159,6 +160,7 @@ class StandaloneStage:
         self.publisher.close()
         self.shipper.close()
         self.pipeline.close()
+        shutil.rmtree(self.pipeline.directory, ignore_errors=True)
 
 
 def processes_of(program: Program) -> list[int]:
