@@ -25,6 +25,7 @@ from streaming.delta.log.storage import make_folder
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.projections.rollback import roll_back
 from streaming.delta.store.objects import prove_exclusive
+from streaming.delta.store.place import at_once
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.batch_rows import BatchRows
 from streaming.jobs.incidents import IncidentsBatch
@@ -124,10 +125,15 @@ class Application:
         """Open the tables, which only this job may write now; raises as the constructor does."""
         make_folder(self._tables)
         self._flush()  # before opening, which may add columns
-        self.queries = tuple(
-            SupervisedQuery(name, definition, self._settings, self._places, self._report)
+        opened = [
+            (name, definition)
             for name, definition in chosen(self._settings.queries).items()
             if name != INCIDENTS or not shards_fold_incidents(self._settings, self._places)
+        ]
+        self.queries = tuple(
+            at_once(
+                self._tables, lambda each: SupervisedQuery(*each, self._settings, self._places, self._report), opened
+            )
         )
         self._flush()
         if self._claim is not None:

@@ -56,6 +56,16 @@ PARTS: Final = {
         resumes=True,
     ),
     "chaos-2": Part("the same, 25 runs more", "tests.chaos --runs 25 --seed {seed}", says=RUNS, resumes=True),
+    **{
+        f"chaos-standalone-{number}": Part(
+            "executors, workers and drivers of a Spark cluster killed at random, standbys that take over: each table "
+            f"is what the model did, 25 runs, part {number} of 2",
+            "tests.chaos --standalone --runs 25 --seed {seed}",
+            says=RUNS,
+            resumes=True,
+        )
+        for number in (1, 2)
+    },
     "chaos-kafka": Part(
         "random faults of a real Kafka: the tables have what its log has",
         "tests.chaos_kafka --faults 30 --seed {seed}",

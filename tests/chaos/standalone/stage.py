@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from random import Random
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tests.chaos.standalone.machines import StandaloneMachines
 
 LEASE_SECONDS: Final = 5
-SECONDS_PLAYED: Final = 120
+SECONDS_PLAYED: Final = 80
 SECONDS_PER_PIECE: Final = 2
 PARTITIONS: Final = 2
 
@@ -159,6 +160,7 @@ class StandaloneStage:
         self.publisher.close()
         self.shipper.close()
         self.pipeline.close()
+        shutil.rmtree(self.pipeline.directory, ignore_errors=True)
 
 
 def processes_of(program: Program) -> list[int]:

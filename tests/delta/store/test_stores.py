@@ -30,7 +30,7 @@ from streaming.delta.log.queries import open_ours, read_all
 from streaming.delta.log.storage import table_at
 from streaming.delta.log.table_log import actions_of, is_whole
 from streaming.delta.store.objects import create, delete, get, head, names_below, prove_exclusive, put
-from streaming.delta.store.place import Place, Url, place_of
+from streaming.delta.store.place import Place, Url, at_once, place_of
 from streaming.errors import TableRefused
 from tests.delta.test_change_log import changed
 from tests.plugins.played import play
@@ -263,3 +263,11 @@ def test_files_without_a_commit_are_swept_in_time(place: Place) -> None:
     path = place / "partition_changes"
     put(path / "date=2026-11-28" / "part-of-nothing.parquet", b"")
     assert "date=2026-11-28/part-of-nothing.parquet" in names_below(path)
+
+
+def test_what_waits_for_a_store_waits_at_once_and_a_folder_is_read_in_order() -> None:
+    together = Barrier(4)
+    place = place_of("s3://bucket/tables")
+    assert at_once(place, lambda number: (together.wait(10), number)[1], range(4)) == [0, 1, 2, 3]
+    begun = list[int]()
+    assert at_once(Path(), lambda number: (begun.append(number), number)[1], range(4)) == begun == [0, 1, 2, 3]
