@@ -52,7 +52,7 @@ def listener_of_a_user(folder: Path) -> tuple[Path, Path]:
     source, jar, place = (folder / name for name in ("Listener.scala", "listener.jar", "said.txt"))
     source.write_text(LISTENER.replace("PLACE", str(place)))
     jars = ":".join(map(str, (HOME / "jars").glob("*.jar")))
-    command = [find_java(), "-cp", jars, "scala.tools.nsc.Main", "-classpath", jars, "-d", str(jar), str(source)]
+    command = [find_java().executable, "-cp", jars, "scala.tools.nsc.Main", "-classpath", jars, "-d", str(jar), str(source)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return jar, place
 
