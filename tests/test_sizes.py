@@ -39,7 +39,9 @@ def test_driver_and_requests_grow_with_clusters_and_not_with_partitions() -> Non
     small, large = size_of(10, 10_000, EASY), size_of(10, 7_000_000, EASY)
     assert small is not None
     assert large is not None
-    assert (small.driver, small.writes, small.reads) == (large.driver, large.writes, large.reads) == (909, 2_000, 10_000)
+    assert (
+        (small.driver, small.writes, small.reads) == (large.driver, large.writes, large.reads) == (909, 2_000, 10_000)
+    )
     assert small.dollars == pytest.approx(0.015)
 
 

@@ -117,10 +117,14 @@ HEAD: Final = (
     "| clusters | partitions | executors | memory of each | of the driver | offsets_interval | PUT, LIST per day | "
     "GET, HEAD per day | dollars per day |"
 )
+STATE_MEASURED: Final = frozenset({(1, 10_000), (1, 1_000_000), (10, 10_000), (10, 1_000_000), (100, 10_000)})
+"""Clusters and partitions with which ``shards`` was run: what they take in executors and driver was measured."""
+REQUESTS_MEASURED: Final = frozenset({1})
+"""Clusters with which ``requests`` was run."""
 
 
 def rows(clusters: Sequence[int], partitions: Sequence[int]) -> Iterator[str]:
-    """Yield the lines of the table, in Markdown."""
+    """Yield the lines of the table, in Markdown; "m" marks what was measured with so many, "c" what is computed."""
     yield HEAD
     yield "|" + "---|" * HEAD.count(" |")
     for some in clusters:
@@ -129,10 +133,21 @@ def rows(clusters: Sequence[int], partitions: Sequence[int]) -> Iterator[str]:
             if size is None:
                 yield f"| {some} | {count:,} | a cluster of more than {LARGEST_SHARD:,} does not fit |" + " |" * 6
                 continue
-            yield (
-                f"| {some} | {count:,} | {size.executors} | {size.executor / 1000:.1f} GB | {size.driver / 1000:.1f} GB "
-                f"| {size.offsets_seconds:.0f}s | {rounded(size.writes)} | {rounded(size.reads)} | {size.dollars:.2f} |"
+            memory_mark, request_mark = ("mc"[kind] for kind in (
+                (some, count) not in STATE_MEASURED, some not in REQUESTS_MEASURED
+            ))  # fmt: skip
+            cells = (
+                f"{some}",
+                f"{count:,}",
+                f"{size.executors} c",
+                f"{size.executor / 1000:.1f} GB {memory_mark}",
+                f"{size.driver / 1000:.1f} GB {memory_mark}",
+                f"{size.offsets_seconds:.0f}s c",
+                f"{rounded(size.writes)} {request_mark}",
+                f"{rounded(size.reads)} {request_mark}",
+                f"{size.dollars:.2f} c",
             )
+            yield f"| {' | '.join(cells)} |"
 
 
 def rounded(number: float) -> str:

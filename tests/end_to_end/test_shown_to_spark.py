@@ -30,6 +30,7 @@ pytest_plugins = ("tests.plugins.spark_cluster",)
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 STREAMS = {"replication", "samples"}
+PATIENCE = 400.0
 LISTENER = """
 package mine
 import java.nio.file.{Files, Path, StandardOpenOption}
@@ -52,7 +53,17 @@ def listener_of_a_user(folder: Path) -> tuple[Path, Path]:
     source, jar, place = (folder / name for name in ("Listener.scala", "listener.jar", "said.txt"))
     source.write_text(LISTENER.replace("PLACE", str(place)))
     jars = ":".join(map(str, (HOME / "jars").glob("*.jar")))
-    command = [find_java().executable, "-cp", jars, "scala.tools.nsc.Main", "-classpath", jars, "-d", str(jar), str(source)]
+    command = [
+        find_java().executable,
+        "-cp",
+        jars,
+        "scala.tools.nsc.Main",
+        "-classpath",
+        jars,
+        "-d",
+        str(jar),
+        str(source),
+    ]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return jar, place
 
@@ -81,7 +92,7 @@ def history(pipeline: Pipeline, cluster: SparkCluster, logs: Path) -> tuple[Prog
     return server, port
 
 
-@pytest.mark.timeout(900)  # five JVMs on cores that others use, too
+@pytest.mark.timeout(1200)  # five JVMs on cores that others use, too
 def test_pages_metrics_listener_log_and_history_have_both_queries_by_name(
     pipeline: Pipeline, spark_cluster: SparkCluster, package: Path, tmp_path: Path
 ) -> None:
@@ -97,10 +108,13 @@ def test_pages_metrics_listener_log_and_history_have_both_queries_by_name(
     command = [*spark_cluster.submit_arguments(package), "--jars", str(jar), *options]
     main = str(ROOT / "deploy" / "spark" / "main.py")
     job = pipeline.run("job", [*command, main, *pipeline.job_arguments()], cwd=Path("/"), **spark_cluster.environment())
-    pipeline.eventually(lambda: pipeline.rows("replica_offsets") and pipeline.rows("partition_changes"), "applied", job)
+    applied = ("replica_offsets", "partition_changes")
+    pipeline.eventually(lambda: all(map(pipeline.rows, applied)), "it is applied", job, seconds=PATIENCE)
 
-    pipeline.eventually(lambda: names_on(page_of(port, "/StreamingQuery/")) >= STREAMS, "the page of the driver", job)
-    metrics = pipeline.eventually(lambda: page_of(port, "/metrics/prometheus"), "Spark's metrics", job)
+    pipeline.eventually(
+        lambda: names_on(page_of(port, "/StreamingQuery/")) >= STREAMS, "the page of the driver", job, PATIENCE
+    )
+    metrics = pipeline.eventually(lambda: page_of(port, "/metrics/prometheus"), "Spark's metrics", job, PATIENCE)
     for name in STREAMS:
         assert re.search(rf"isrwatch_driver_spark_streaming_{name}_inputRate_total\S* \d", metrics), metrics[:3000]
         pipeline.eventually(lambda name=name: f"progress {name} " in said.read_text(), "the user's listener", job)
