@@ -73,7 +73,9 @@ def test_what_differs_and_what_is_not_allowed_is_named_with_its_fix(broker: Sand
 
     # The controller has the permission at once, the broker when it has read of it.
     wait_until(lambda: f"{not_allowed}: {acl}" in warnings(), seconds=30.0)
-    assert f"the topic {bus.samples_topic} of the bus differs from the settings: partitions is 3, not 9" in warnings()[0]
+    assert (
+        f"the topic {bus.samples_topic} of the bus differs from the settings: partitions is 3, not 9" in warnings()[0]
+    )
     more = replace(bus, replication_factor=3)
     assert (
         Status.PROBLEM,
