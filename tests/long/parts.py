@@ -10,7 +10,7 @@ from typing import Final
 
 PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0"
 JUDGE: Final = "tests.judge --workers 2"
-SERVICES: Final = "spark or kafka or prometheus or store"
+SERVICES: Final = "spark or kafka or prometheus or store or yarn"
 RUNS: Final = r"\d+ runs, \d+ failed"
 DAYS: Final = r"\d+ days, \d+ with an error"
 MOMENTS: Final = r"\d+ moments and \d+ changes of \d+ runs, \d+ wrong"
@@ -136,6 +136,10 @@ PARTS: Final = {
         "the tests marked long that start a store: versitygw, Azurite, HDFS, and s3proxy, which is not exclusive",
         f"{PYTEST} --long -m store",
         examples="long",
+    ),
+    "yarn": Part(
+        "the job submitted to YARN as its page says, in both modes; executor, machines, driver and NameNode lost",
+        f"{PYTEST} --long -m yarn",
     ),
     "others": Part("the other tests marked long", f'{PYTEST} --long -m "not ({SERVICES})"', examples="long"),
     "flaky": Part(
