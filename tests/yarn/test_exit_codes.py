@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,9 +31,10 @@ class Submitter:
     def __init__(self, cluster: YarnCluster, pipeline: KafkaPipeline, package: Path, python: Path) -> None:
         self.cluster, self._pipeline, self._package, self._python = cluster, pipeline, package, python
 
-    def submit(self, mode: str, **more: str) -> Program:
+    def submit(self, mode: str, *options: str, **more: str) -> Program:
         files = [self._pipeline.config, self._pipeline.directory / "bus-servers"]
         command = submit_command(mode, self._package, self._python, files, more)
+        command[1:1] = options
         cwd = self._pipeline.directory if mode == "client" else Path("/")
         return self._pipeline.run(mode, command, cwd=cwd, **environment(self.cluster))
 
@@ -85,7 +88,9 @@ def test_client_mode_ends_as_the_job_does(submitter: Submitter, pipeline: KafkaP
     assert submitter.ended(job) == (-signal.SIGKILL, "FAILED")
 
 
-def test_cluster_mode_ends_as_yarn_says(submitter: Submitter, pipeline: KafkaPipeline) -> None:
+def test_cluster_mode_ends_as_yarn_says_and_runs_on_packages_from_an_archive(
+    submitter: Submitter, pipeline: KafkaPipeline
+) -> None:
     right = pipeline.config.read_text()
     pipeline.config.write_text(right.replace("[job]\n", '[job]\nqueries = ["nothing"]\n'))
     job = submitter.submit("cluster", **ONE_ATTEMPT)
@@ -95,10 +100,20 @@ def test_cluster_mode_ends_as_yarn_says(submitter: Submitter, pipeline: KafkaPip
 
     pipeline.config.write_text(right)
     feed = Feed(pipeline, pieces=4)
-    job = submitter.submit("cluster", **ONE_ATTEMPT)
+    archive, configuration = packed(pipeline.directory)
+    job = submitter.submit("cluster", *archive, **configuration, **ONE_ATTEMPT)
     applied(feed, pipeline, job)
     submitter.kill()
     assert submitter.ended(job) == (1, "KILLED"), job.text()
+
+
+def packed(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Pack the packages as the page says; return the options and the configuration with which it submits."""
+    page = (ROOT / "docs" / "yarn.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^tar .*$", page, re.MULTILINE)
+    subprocess.run(["bash", "-c", command.replace("-C .venv", f"-C {sys.prefix}")], check=True, cwd=folder)
+    ((archive, key, value),) = re.findall(r"`--archives (\S+) --conf (\S+)=(\S+)`", page)
+    return ["--archives", f"{folder}/{archive}"], {key: value}
 
 
 def applied(feed: Feed, pipeline: KafkaPipeline, job: Program) -> None:
