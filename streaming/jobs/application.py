@@ -67,7 +67,7 @@ SECONDS_WITHOUT_EXECUTORS: Final = 30.0
 """So long a Spark cluster may take to start one, or another one in place of one that was lost."""
 NO_EXECUTORS: Final = (
     "Spark has no executor for this job, so nothing is applied: start workers, or free cores and memory of theirs; the "
-    "page of Spark's master shows both"
+    "page of Spark's master, or of YARN, shows both"
 )
 
 
