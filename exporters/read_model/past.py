@@ -148,6 +148,14 @@ class Past:
         with self._lock:
             self._check(at, self._range(self._opened(), clusters, at)[0])
 
+    def holds(self, at: int, clusters: Collection[str] | None = None) -> bool:
+        """Return whether a moment can be shown."""
+        try:
+            self.check(at, clusters)
+        except MomentRefused:
+            return False
+        return True
+
     def snapshot(self, at: int, clusters: Collection[str] | None = None) -> ReplicationSnapshot:
         """Return the state at a moment, with ``read_at`` the moment.
 

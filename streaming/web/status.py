@@ -48,7 +48,7 @@ class StatusServer:
         *,
         program: str,
         prefix: str,
-        healthy: str,
+        healthy: str | Callable[[], str],
         hangs: Callable[[], list[str]] = list,
         unready: Callable[[], list[str]] | None = None,
         protected: Protection | None = None,
@@ -61,14 +61,14 @@ class StatusServer:
             problems: returns one sentence for each thing that makes the program unhealthy.
             program: the name of the command.
             prefix: of the names of its metrics.
-            healthy: what is so while there are no problems.
+            healthy: what is so while there are no problems; a function if that changes.
             hangs: returns one sentence for each of those that a restart ends.
             unready: returns one sentence for each thing that it lacks to be up to date; None: ``problems`` does.
             protected: the web configuration file, as it is now.
         """
         self._registry, self._problems, self._unready = registry, problems, unready or problems
         self._hangs = hangs
-        self._program, self._healthy = program, healthy
+        self._program, self._healthy = program, healthy if callable(healthy) else lambda: healthy
         routes = [
             Route("/", self._index),
             Route("/metrics", self._metrics),
@@ -95,7 +95,7 @@ class StatusServer:
 
     def _health(self, _: Request) -> Response:
         problems = self._problems()
-        return lines_response(problems or [self._healthy], 503 if problems else 200)
+        return lines_response(problems or [self._healthy()], 503 if problems else 200)
 
     def _ready(self, _: Request) -> Response:
         lacks = self._unready()
@@ -109,11 +109,11 @@ class StatusServer:
         problems = self._problems()
         links = {
             "/metrics": "metrics of this program itself, for Prometheus",
-            "/-/healthy": f"200 while {self._healthy}, else 503",
+            "/-/healthy": f"200 while {self._healthy()}, else 503",
             "/-/ready": "200 while it is up to date, else 503",
             "/-/alive": "503 while it hangs, so that a restart helps, else 200",
         }
-        state = [sentence(problem, is_good=False) for problem in problems] or [sentence(self._healthy, is_good=True)]
+        state = [sentence(problem, is_good=False) for problem in problems] or [sentence(self._healthy(), is_good=True)]
         return HTMLResponse(document(f"isrwatch {self._program}", *state, link_list(links)))
 
 

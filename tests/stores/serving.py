@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from deploy.sandbox.waiting import wait_until
@@ -23,7 +24,16 @@ WATCH: Final = ("/bin/sh", "-c", 'read -r ended || kill -9 "$1"', "watch")
 def serving(
     command: Sequence[str | Path], folder: Path, *, ready: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[re.Match[str]]:
-    """Run a server until the block ends, and give what its output said when it was ready.
+    """Run a server until the block ends, and give what its output said when it was ready; see ``started``."""
+    with started(command, folder, ready=ready, environment=environment) as (_, said):
+        yield said
+
+
+@contextmanager
+def started(
+    command: Sequence[str | Path], folder: Path, *, ready: str, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], re.Match[str]]]:
+    """Run a server until the block ends, and give its process, and what its output said when it was ready.
 
     Args:
         command: the program and its arguments.
@@ -44,7 +54,8 @@ def serving(
         )  # fmt: skip
     watch = subprocess.Popen([*WATCH, str(process.pid)], stdin=subprocess.PIPE, start_new_session=True)
     try:
-        yield wait_until(lambda: _said(process, log, ready), f"{folder.name} to say {ready!r}", every=0.02)
+        said = wait_until(lambda: _said(process, log, ready), f"{folder.name} to say {ready!r}", every=0.02)
+        yield process, said
     finally:
         process.terminate()
         try:
@@ -53,6 +64,18 @@ def serving(
             process.kill()
             process.wait()
         watch.communicate(b"ended\n")
+
+
+def free_port() -> int:
+    """Give a port nobody uses now, below those of which the kernel takes one for each outgoing connection.
+
+    One of those could be taken before the program that is to listen has started. Seeds of tests have no say in it.
+    """
+    while True:
+        port = SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def listens(port: int, address: str = "127.0.0.1") -> bool:
