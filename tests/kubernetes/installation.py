@@ -122,7 +122,7 @@ class Installation:
         made = KafkaPipeline(place, self._bus)
         text = made.config.read_text().replace('collector = "collector-1"', f'collector = "site-{number}"')
         made.config.write_text(f'{text}[cluster]\nname = "simulated-{number}"\n')
-        made.simulate("--speed", "20", "--seed", str(number))
+        made.simulate("--speed", "10", "--seed", str(number))
         self.sites.append(made)
         return made
 
