@@ -32,7 +32,7 @@ OF_SPARK: Final = frozenset({"driver", "executor", "spark-submit"})
 LAUNCHER: Final = "deploy/spark/main.py"
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 OF_SIGNAL: Final = 128
-"""What a shell adds to the number of the signal that has ended a process."""
+"""Number that a shell adds to that of the signal which has ended a process."""
 EXECUTOR: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 OF_EXECUTOR: Final = {
     "--driver-url": "SPARK_DRIVER_URL",

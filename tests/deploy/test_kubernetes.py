@@ -12,6 +12,7 @@ import yaml
 
 from streaming.commands import COMMANDS, load
 from streaming.settings import load as load_settings
+from tests.end_to_end.test_large_form import MOST_COMMANDS, blocks_of, commands_in
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -121,6 +122,14 @@ def test_what_a_pod_refers_to_is_a_manifest_or_made_by_a_command_of_the_page() -
         if "configMap" in each
     }
     assert wanted <= made
+
+
+def test_the_page_has_few_commands_and_says_what_their_capitals_stand_for() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    found = [command for _, block in blocks_of(page) for command in commands_in(block)]
+    assert 10 < len(found) <= MOST_COMMANDS
+    words = {word for command in found for word in re.findall(r"(?<![\w-])[A-Z]{3,}(?![\w-])", command)}
+    assert words == set(re.findall(r"^\| `([A-Z]+)` \|", page, re.MULTILINE))
 
 
 def test_files_of_the_image_that_are_named_are_copied_into_it() -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ROOT: Final = Path(__file__).parents[2]
+LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of Java for processes that live for minutes, several on a core."""
 PYTHON: Final = "/opt/isrwatch/python"
 STARTING: Final = """\
 set -e
@@ -89,7 +91,7 @@ def image(folder: Path, package: Path, packages: Path) -> Image:
     jars = {jar: jar.relative_to(cache_folder()) for jar in jar_paths(SPARK_KAFKA)}
     return Image(
         tuple(json.loads(told["ENTRYPOINT"])),
-        variables | {"PATH": f"{PYTHON}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp"},  # noqa: S108 - its own
+        variables | {"JAVA_TOOL_OPTIONS": LIGHT, "PATH": f"{PYTHON}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp"},  # noqa: S108 - its own
         told["WORKDIR"],
         {PYTHON: python}
         | {f"/opt/isrwatch/{name}": ROOT / name for name in copied}

@@ -34,7 +34,7 @@ ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "kubernetes.md"
 IMAGE: Final = "registry.example.com/isrwatch:0.1.0"
 ENGINE: Final = "docker "
-PATIENCE_SECONDS: Final = 300.0
+PATIENCE_SECONDS: Final = 600.0
 
 
 def commands(title: str) -> list[str]:
@@ -88,6 +88,15 @@ class Installation:
         ours = {"KUBECONFIG": str(self._kubeconfig), "PATH": path, "PYTHONPATH": str(ROOT)}
         return kept | scratch | ours
 
+    def prepare(self, *manifests: str) -> None:
+        """Make namespace, configuration and secrets as the page does, with this checkout, and apply some manifests."""
+        (self.folder / "isrwatch").symlink_to(ROOT)
+        for command in commands("From nothing to running"):
+            if command.startswith(("kubectl create", "kubectl config")):
+                self.run(command)
+        for name in manifests:
+            self.run(f"kubectl apply --filename isrwatch/deploy/kubernetes/{name}")
+
     def run(self, command: str) -> str:
         """Run a command to its end, and return what it printed."""
         ended = subprocess.run(
@@ -113,7 +122,7 @@ class Installation:
         made = KafkaPipeline(place, self._bus)
         text = made.config.read_text().replace('collector = "collector-1"', f'collector = "site-{number}"')
         made.config.write_text(f'{text}[cluster]\nname = "simulated-{number}"\n')
-        made.simulate("--speed", "20", "--seed", str(number))
+        made.simulate("--speed", "10", "--seed", str(number))
         self.sites.append(made)
         return made
 
@@ -170,6 +179,7 @@ class Installation:
         return all_differences(self.tables, self.folder / "expected")
 
     def close(self) -> None:
-        """End the collectors outside of the cluster."""
+        """End the collectors outside of the cluster, and delete the namespace."""
         for site in self.sites:
             site.close()
+        self.api.kubectl("delete", "namespace", "isrwatch", "--ignore-not-found", "--wait")

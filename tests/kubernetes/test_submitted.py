@@ -10,7 +10,7 @@ import pytest
 
 from deploy.sandbox import Sandbox
 from tests.kubernetes.control_plane import Api
-from tests.kubernetes.installation import ROOT, Installation, commands
+from tests.kubernetes.installation import Installation, commands
 from tests.kubernetes.kubelet import Kubelet
 from tests.plugins.kafka_bus import bus_settings
 from tests.plugins.sandbox import MakeSandbox
@@ -39,18 +39,14 @@ def installation(
 ) -> Iterator[Installation]:
     """Give a namespace with what the page makes before a job is submitted; the checkout is this one, not a clone."""
     sandbox, store = outside
-    folder = tmp_path / request.node.originalname[:24]
-    made = Installation(folder, kubernetes, kubelet, bus_settings(sandbox.bootstrap_servers), store)
-    (folder / "isrwatch").symlink_to(ROOT)
+    made = Installation(
+        tmp_path / request.node.originalname[:24], kubernetes, kubelet, bus_settings(sandbox.bootstrap_servers), store
+    )
     try:
-        for command in commands("From nothing to running"):
-            if command.startswith(("kubectl create", "kubectl config")):
-                made.run(command)
-        made.run("kubectl apply --filename isrwatch/deploy/kubernetes/access.yaml")
+        made.prepare("access.yaml")
         yield made
     finally:
         made.close()
-        kubernetes.kubectl("delete", "namespace", "isrwatch", "--wait")
 
 
 def deleted(installation: Installation, name: str) -> None:
