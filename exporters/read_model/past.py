@@ -137,9 +137,9 @@ class Past:
         self._sampled = KeptTable(tables, SAMPLED_CONDITIONS, quoted(SampledSpell._fields))
         self._incidents = KeptTable(tables, INCIDENTS, quoted(INCIDENT_COLUMNS))
 
-        self._kept = (self._changes, self._conditions, self._sampled, self._incidents, self._states.bases)
+        self._kept = [self._changes, self._conditions, self._sampled, self._incidents, self._states.bases]
         if present is None:
-            self._kept = (*self._kept, self._clusters)
+            self._kept.append(self._clusters)
 
     def range(self, clusters: Collection[str] | None = None) -> tuple[int, int] | None:
         """Return the oldest and the newest moment that can be shown of some clusters or of all; None before any.
