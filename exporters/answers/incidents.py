@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from exporters.answers import links
 from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Row, Sentence, refuse_unknown
 from exporters.answers.event_groups import by_moment
-from exporters.answers.event_text import as_event
+from exporters.answers.event_text import as_event, causes_explained
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_archive import IncidentArchive, groups_beyond, read_names
 from exporters.read_model.incident_ids import shown_id
@@ -322,12 +322,17 @@ def facts(explained: IncidentReport, clock: Clock) -> dict[str, str]:
         "suspects": suspects(row),
         "topics": ", ".join(row["topics"] or ()),
         "causes": ", ".join(causes),
+        "because": "; ".join(f"{cause}: {meaning}" for cause, meaning in causes_explained(_causes(row)).items()),
         "peak": ", ".join(f"{'?' if count is None else count} {name}" for name, count in peaks.items()),
         "planned": "; ".join(f"broker {each['broker']}: {each['text']}" for each in explained.work),
         "long id": row["incident_id"],
         "polled": said_of_evidence(explained.evidence),
     }
     return {name: str(text) for name, text in every.items() if text}
+
+
+def _causes(row: Mapping[str, Any]) -> list[str]:
+    return [each["cause"] for each in row["causes"] or ()]
 
 
 def said_of_evidence(events: Iterable[Mapping[str, Any]]) -> str | None:

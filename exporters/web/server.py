@@ -71,6 +71,8 @@ OTHER_METRICS: Final = (OF_MBEANS, OF_A_CLUSTER)
 """The paths of metrics besides the one that the configuration may set."""
 _ENDED: Final = "the thread that reads the tables has ended; restart isrwatch export"
 _DROP_INS: Final = frozenset(metric.name for metric in DROP_IN_METRICS)
+_ADDRESSES: Final = 3
+"""Addresses of brokers that are enough to begin with."""
 _NOTHING: Final = frozenset({""})  # no metric has this name; an empty set would select every one
 _LOG: Final = logging.getLogger(__name__)
 
@@ -188,6 +190,13 @@ class Endpoints:
         inputs = self._exposition.condition_inputs(every, self._refresher.health, now)
         return raised(clusters_by_name(snapshot), inputs)
 
+    def advertised(self, cluster_name: str) -> str:
+        """Return the addresses that a few brokers of a cluster advertise first; "" if none is known."""
+        cluster = clusters_by_name(self._refresher.snapshot).get(cluster_name)
+        brokers = () if cluster is None else sorted(cluster.brokers.values(), key=lambda each: each.broker)
+        up = [each for each in brokers if each.host and each.port and each.is_registered and not each.is_fenced]
+        return ",".join(f"{_bracketed(each.host or '')}:{each.port}" for each in up[:_ADDRESSES])
+
     def _names(self) -> dict[str, str]:
         return {cluster_id: each.name for cluster_id, each in self._refresher.snapshot.clusters.items()}
 
@@ -208,6 +217,10 @@ class Endpoints:
             yield f"without what was read last, which cannot be shown: {self._refresher.unshown}"
 
 
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
 def application(endpoints: Endpoints) -> Starlette:
     """Assign the paths to the endpoints."""
     assigned = Starlette(
@@ -225,7 +238,7 @@ def application(endpoints: Endpoints) -> Starlette:
         ],
         exception_handlers={HTTPException: refused, Exception: failed},
     )
-    assigned.state.installations = endpoints.installations
+    assigned.state.installations = replace(endpoints.installations, advertised=endpoints.advertised)
     return assigned
 
 

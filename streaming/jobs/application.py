@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -26,7 +27,9 @@ from streaming.delta.projections.rollback import roll_back
 from streaming.delta.store.objects import prove_exclusive
 from streaming.delta.store.place import at_once
 from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.jobs.batch_rows import BatchRows
 from streaming.jobs.incidents import IncidentsBatch
+from streaming.jobs.listener import listening
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
 from streaming.jobs.projection_thread import ProjectionThread
 from streaming.jobs.queries import OpenedQuery, QueryDefinition
@@ -65,7 +68,7 @@ SECONDS_WITHOUT_EXECUTORS: Final = 30.0
 """So long a Spark cluster may take to start one, or another one in place of one that was lost."""
 NO_EXECUTORS: Final = (
     "Spark has no executor for this job, so nothing is applied: start workers, or free cores and memory of theirs; the "
-    "page of Spark's master shows both"
+    "page of Spark's master, or of YARN, shows both"
 )
 
 
@@ -107,6 +110,7 @@ class Application:
         self.queries: tuple[SupervisedQuery, ...] = ()
         self.reporter = Reporter((), places)
         self.metrics = JobMetrics()
+        self._listening = ExitStack()
         self._active = Gauge(
             f"{PREFIX}active",
             "1 while this job writes the tables, 0 while it stands by.",
@@ -150,6 +154,7 @@ class Application:
         self._spark = spark
         try:
             bus_source.register(spark)
+            self._listening.enter_context(listening(spark, self.metrics.progressed))
             for query in self.queries:
                 if not self._stopping.is_set():
                     query.start(spark)
@@ -158,15 +163,22 @@ class Application:
                 self._raise_ended(error)
         self.reporter.start()
 
+    def log_batches(self, write: Callable[[str], None]) -> None:
+        """Write a row for each batch, as :class:`BatchRows` does."""
+        self.metrics.rows = BatchRows(write)
+
+    def hangs(self) -> list[str]:
+        """List what hangs, one sentence each: a restart ends that, and nothing else."""
+        waiting = {query.name: self.reporter.waiting(query.name) for query in self.queries}
+        return [problem for query in self.queries if (problem := query.hangs(waiting[query.name]))]
+
     def problems(self) -> list[str]:
-        """List why a restart may help, one sentence each: queries that do not run or hang, no executor of Spark.
+        """List why nothing, or not everything, is applied: queries that do not run or hang, no executor of Spark.
 
         A query that has not started yet is none, unless that takes too long; neither is a long batch.
         """
         down = [problem for query in self.queries if not query.is_starting and (problem := query.problem)]
-        waiting = {query.name: self.reporter.waiting(query.name) for query in self.queries}
-        hanging = [problem for query in self.queries if (problem := query.hangs(waiting[query.name]))]
-        return [*down, *hanging, *([NO_EXECUTORS] if self._lacks_executors else ())]
+        return [*down, *self.hangs(), *([NO_EXECUTORS] if self._lacks_executors else ())]
 
     def healthy(self) -> str:
         """Say what is so while there are no problems."""
@@ -177,7 +189,7 @@ class Application:
         if not self.is_active:
             return self._standing_by
         starting = [problem for query in self.queries if query.is_starting and (problem := query.problem)]
-        return [*self.problems(), *starting, *self.reporter.behind()]
+        return [*self.problems(), *(starting or self.reporter.behind())]
 
     def stand_by(self, spark: SparkSession, claim: Claim, show: Callable[[str], None]) -> bool:
         """Wait until this job has the claim; return False if a stop was requested first.
@@ -283,6 +295,7 @@ class Application:
         while not self._stopping.wait(SECONDS_BETWEEN_CHECKS) and not self._is_over():
             for query in self.queries:
                 query.check(self._spark)
+            self.metrics.rows.write_due()
             if time.monotonic() - deleted_at > SECONDS_BETWEEN_DELETIONS:
                 deleted_at = time.monotonic()
                 self._delete_applied()
@@ -344,6 +357,8 @@ class Application:
         failures: list[Exception] = []
         stops: tuple[Callable[[], object], ...] = (
             *(query.stop for query in self.queries),
+            self._listening.close,
+            partial(self.metrics.rows.write_due, is_last=True),
             self.reporter.stop,
             self._flush,
             self._close_server,
@@ -368,6 +383,7 @@ def _server(settings: JobSettings, application: Application) -> StatusServer | N
         program="job",
         prefix=PREFIX,
         healthy=application.healthy,
+        hangs=application.hangs,
         unready=application.unready,
         protected=protected,
     )

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from streaming.contracts.identifiers import LogPosition
     from streaming.jobs.queries import BatchResult, JobBus, JobLocations, QueryDefinition
@@ -192,10 +191,6 @@ class SupervisedQuery:
         if (behind := self._background_error) is not None:
             return f"the tables derived by the query {self.name} lag behind; the next start updates them: {behind}"
         return None
-
-    def new_report(self) -> StreamingQueryProgress | None:
-        """Return Spark's report of the newest batch, once; None while nothing is new."""
-        return None if self._run is None else self._run.new_report()
 
     def start(self, spark: SparkSession) -> None:
         """Start the query and its background writer; if Spark or the bus fails, a later check retries."""

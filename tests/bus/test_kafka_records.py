@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.bus.frames import MAX_PAYLOAD, BusFrame, DamagedRange
+from streaming.bus.kafka.reader import Consumed, KafkaReader, TopicOffsets, _ChannelReading
 from streaming.bus.kafka.records import (
     MOST_RUNS,
     cluster_id_in,
@@ -17,6 +20,8 @@ from streaming.bus.kafka.records import (
 )
 from streaming.bus.kafka.topics import LARGEST_RECORD
 from streaming.contracts.codec import encode
+from streaming.contracts.observations import Channel
+from streaming.settings import KafkaBusSettings
 from tests.bus.conftest import Heartbeats
 
 LOG_ID = 2**63 - 1
@@ -70,3 +75,12 @@ def test_the_sources_of_a_cluster_share_a_partition_and_a_log_of_samples_has_one
 def test_the_age_of_a_record_is_what_it_says_itself(heartbeat: Heartbeats) -> None:
     assert collected_at(encode(heartbeat(1_234))) == 1_234
     assert collected_at(b"\x00") is None
+
+
+def test_a_topic_of_which_nothing_was_read_says_how_many_records_wait() -> None:
+    reader = KafkaReader(KafkaBusSettings(bootstrap_servers="127.0.0.1:1"))
+    reading = reader._channels[Channel.REPLICATION] = _ChannelReading(offsets={0: 40, 1: 5})
+    reading.latest, reading.looked_at = TopicOffsets("id", {0: 0, 1: 0}, {0: 42, 1: 5}), time.monotonic()
+    assert reader.unread(Channel.REPLICATION) == 2
+    reader.note(Channel.REPLICATION, {"a": Consumed(0, 41)}, {0: 41}, 1, 100)
+    assert reader.unread(Channel.REPLICATION) == 0, "its logs say how far they are behind"

@@ -8,7 +8,7 @@ Times are UTC microseconds in models, and are written by filters of the template
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -24,9 +24,11 @@ from exporters.read_model.cluster_health import ClusterHealth, HealthBasis, Heal
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.conditions import DEFAULT_SETTINGS, ConditionInputs, ConditionSettings, Raised, raised
 from exporters.read_model.health_reasons import HealthSeverity
+from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND
 from exporters.web.runbook_commands import Installations
 from streaming.contracts.events import Severity
+from streaming.errors import IsrwatchError
 from streaming.escapes import printable, with_short_words
 from streaming.web.markup import STYLE
 
@@ -123,6 +125,7 @@ class Inputs:
         query: parameters of the page besides the moment.
         requested_at: when the page was asked for.
         installations: what the configuration says of clusters.
+        is_kept: returns whether history holds a moment of the cluster with an id: only then a page links to it.
     """
 
     snapshot: ReplicationSnapshot
@@ -136,6 +139,7 @@ class Inputs:
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     requested_at: int = 0
     installations: Installations = field(default_factory=Installations)
+    is_kept: Callable[[int, str], bool] = lambda _at, _cluster_id: False
 
     @property
     def at(self) -> int | None:
@@ -162,6 +166,20 @@ class Inputs:
             by_cluster[each.cluster].append(each)
         return by_cluster
 
+    def incident_links(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """Return the pages of incidents; on a page of the past without those that had not begun."""
+        return tuple((each, links.incident(each, self.at)) for each in ids if each not in self._not_begun)
+
+    @cached_property
+    def _not_begun(self) -> frozenset[str]:
+        """Ids of the incidents that began after the moment of a page of the past."""
+        if self.past is None or self.archive is None:
+            return frozenset()
+        try:
+            return frozenset(shown_id(row) for row in self.archive.all() if row["opened_at"] > self.now)
+        except IsrwatchError:
+            return frozenset()
+
     def is_stale(self, cluster: ClusterSnapshot) -> bool:
         """Return whether the data of a cluster is too old to say anything about the moment that is shown."""
         return cluster.is_stale(self.now, self.settings.stale_after)
@@ -172,7 +190,7 @@ def level_of(judged: ClusterHealth, conditions: Sequence[Raised] = ()) -> Level:
     if judged.status is HealthStatus.UNKNOWN:
         return Level.UNKNOWN
     levels = [OF_HEALTH[each.severity] for each in judged.reasons]
-    levels += [OF_SEVERITY.get(each.severity, Level.WARNING) for each in conditions]
+    levels += [OF_SEVERITY.get(each.severity, Level.WARNING) for each in conditions if not each.is_over]
     return min(levels, key=lambda level: level.rank, default=Level.HEALTHY)
 
 

@@ -199,7 +199,14 @@ class PageRoutes:
             query={name: given.getlist(name) for name in given if name != _AT},
             requested_at=now,
             installations=request.app.state.installations,
+            is_kept=self._is_kept,
         )
+
+    def _is_kept(self, at: int, cluster_id: str) -> bool:
+        try:
+            return self._past.holds(at, (cluster_id,))
+        except IsrwatchError:  # what cannot be read is linked from nowhere
+            return False
 
     def _at_its_moment(self, request: Request, inputs: Inputs, target: Target) -> Inputs:
         """Return the same as of the moment that a request names, if it does.
@@ -211,14 +218,17 @@ class PageRoutes:
         if not given:
             return inputs
         at = _moment(given, inputs)
-        scope = self._scope(inputs, target)
+        scope, begin = self._scope(inputs, target)
         clusters = None if scope.cluster_id is None else (scope.cluster_id,)
         try:
             if target.kind is PageKind.INCIDENTS:
                 snapshot = self._names_alone(at, inputs)
             else:
                 snapshot = self._past.snapshot(at, clusters)
-            past = PastMoment(at, self._past.previous(at, scope), self._past.next(at, scope))
+            previous = self._past.previous(at, scope)
+            if previous is not None and previous < begin:
+                previous = None
+            past = PastMoment(at, previous, self._past.next(at, scope))
         except MomentRefused as refused:
             raise PageRefused(404, str(refused), self._possible(inputs, scope)) from refused
         except IsrwatchError as error:
@@ -230,17 +240,21 @@ class PageRoutes:
         self._past.check(at)
         return inputs.snapshot
 
-    def _scope(self, inputs: Inputs, target: Target) -> ChangeScope:
-        """Return whose changes a page is about; a cluster is known by the name that it has now."""
+    def _scope(self, inputs: Inputs, target: Target) -> tuple[ChangeScope, int]:
+        """Return whose changes a page is about, and before which moment there is no such page.
+
+        A cluster is known by the name that it has now. An incident has no page before it began.
+        """
         if target.kind is PageKind.INCIDENT:
-            return ChangeScope(found_incident(inputs, self._archive, target.name)["cluster_id"])
+            row = found_incident(inputs, self._archive, target.name)
+            return ChangeScope(row["cluster_id"]), row["opened_at"]
         cluster = inputs.clusters.get(target.cluster) if target.cluster else None
         if cluster is None:
-            return EVERYTHING
+            return EVERYTHING, 0
         cluster_id = cluster.cluster.cluster_id
         if target.kind is PageKind.BROKER:
-            return ChangeScope(cluster_id, broker=int(target.name))
-        return ChangeScope(cluster_id, topic=target.name if target.kind is PageKind.TOPIC else None)
+            return ChangeScope(cluster_id, broker=int(target.name)), 0
+        return ChangeScope(cluster_id, topic=target.name if target.kind is PageKind.TOPIC else None), 0
 
     def _possible(self, inputs: Inputs, scope: ChangeScope) -> list[PageLink]:
         """Return links to the oldest and the newest moment that can be shown, and to the present."""

@@ -42,18 +42,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from streaming import movement
 from streaming.delta.log.commit import DataFile, Layout, Packing, entry, removed, transactions_in, written
 from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROPERTY, create_or_upgrade
-from streaming.delta.log.storage import table_at, writing
+from streaming.delta.log.storage import writing
 from streaming.delta.log.table_log import actions_of, entry_of, has_entry, newest_version
 from streaming.delta.store.announced import announce
 from streaming.delta.store.objects import StoreError, create, delete
 from streaming.delta.store.place import Url, at_once
-from streaming.errors import IsrwatchError, TableRefused, TableUnreadable
+from streaming.errors import TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -223,6 +223,7 @@ class Writer:
         transactions: Mapping[str, int],
         *,
         is_new_data: bool = True,
+        definition: Iterable[Mapping[str, Any]] = (),
     ) -> int:
         """Commit files that were written at exactly the next version; return that version.
 
@@ -231,6 +232,7 @@ class Writer:
             gone: names in the log of the files that they replace.
             transactions: numbers by name that the same commit stores in the table.
             is_new_data: False if their rows are those of the removed files.
+            definition: actions that define the table differently.
 
         Raises:
             TableRefused: another writer came first; nothing was done.
@@ -240,7 +242,7 @@ class Writer:
             adds = [{**add, "dataChange": is_new_data} for add in added]
             stored = {**transactions, GENERATION: self._generation}
             removes = [removed(files[name], is_new_data=is_new_data) for name in gone]
-            self._create(entry(adds, removes, stored))
+            self._create(entry(adds, removes, stored, definition))
             self._version += 1
             self._transactions |= stored
             if self._files is not None:
@@ -255,45 +257,6 @@ class Writer:
                 with suppress(DeltaError, OSError):  # until the next checkpoint readers read more entries
                     self.table.create_checkpoint()
         return self._version
-
-    def replace_where(self, rows: pa.Table, where: str, transactions: Mapping[str, int]) -> None:
-        """Replace the rows that match a predicate by others that match it; raises as :meth:`tidy` does."""
-        self.tidy(
-            lambda table, properties: write_deltalake(
-                table, rows, mode=OVERWRITE, predicate=where, commit_properties=properties
-            ),
-            transactions,
-        )
-
-    def tidy(
-        self, work: Callable[[DeltaTable, CommitProperties], object], transactions: Mapping[str, int] | None = None
-    ) -> None:
-        """Let delta-rs commit maintenance at exactly the next version.
-
-        Args:
-            work: makes the commit with the given properties, if there is anything to do.
-            transactions: numbers by name that the same commit stores in the table.
-
-        Raises:
-            TableRefused: another writer came first; nothing was done.
-        """
-        stored = {**(transactions or {}), GENERATION: self._generation}
-        properties = CommitProperties(
-            max_commit_retries=0, app_transactions=[Transaction(name, value) for name, value in stored.items()]
-        )
-        table, expected = self.table, self._version + 1
-        try:
-            work(table, properties)
-        except (DeltaError, IsrwatchError) as error:
-            # A later error (a checkpoint on a full disk, say) may hide that the commit was made.
-            if not self._has_committed(expected):
-                if isinstance(error, DeltaError):
-                    self._check_race(error, expected)
-                raise
-            table.load_as_version(expected)
-        self._took_over()
-        announce(self.path, self._version)
-        movement.note()
 
     def files(self) -> dict[str, DataFile]:
         """Return the data files of the version, by name in the log."""
@@ -350,11 +313,6 @@ class Writer:
         if failure is not None:
             raise self._refused(f"version {version} exists already") from failure
         return False
-
-    def _check_race(self, error: DeltaError, expected: int) -> None:
-        """Refuse a writer whose version was taken; if log entries since have expired, delta-rs only fails to read."""
-        if isinstance(error, CommitFailedError) or table_at(self.path).version() >= expected:
-            raise self._refused(f"version {expected} exists already") from error
 
     def check_ours(self) -> None:
         """Raise ``TableRefused`` if another writer has committed since this one opened the table."""

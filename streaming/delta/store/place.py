@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from streaming.errors import ConfigurationError
-from streaming.settings import storage_of
+from streaming.secret_values import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -51,7 +51,7 @@ from streaming.errors import InvalidObservation, IsrwatchError
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
 from streaming.jobs.shards.decoded_batch import decode_row, fresh_rows, newest_log_ids, newest_positions
 from streaming.jobs.shards.reading import Task, TaskResult, read_rows
-from streaming.jobs.shards.rounds import Rounds, merged
+from streaming.jobs.shards.rounds import Rounds, merged, names_of
 from streaming.jobs.shards.workers import InDriver, Keeper, Worker, Workers
 from streaming.jobs.streams.sample_columns import columns_of, from_stream, schema_of
 from streaming.movement import noted
@@ -449,7 +449,8 @@ class SampleBatch(SampleProgress):
         small = max((sum(each.small_seconds for each in one.tables.values()) for one in results), default=0.0)
         time.sleep(min(small * REST_PER_WORK, LONGEST_REST_SECONDS))
         applied = summed([each.result for each in results])
-        return replace(applied, seconds=seconds, stages=self._workers.stages(applied.stages, watch.stages))
+        stages, clusters = self._workers.stages(applied.stages, watch.stages), names_of(results, self._states)
+        return replace(applied, seconds=seconds, stages=stages, clusters=clusters)
 
     def _task(self) -> SampleTask:
         return SampleTask(
