@@ -41,6 +41,7 @@ from streaming.jobs.shards.workers import OnExecutors
 from streaming.jobs.spark_errors import sentence_of
 from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
+from streaming.jobs.streams.warm_up import warm_up
 from streaming.jobs.supervised import SupervisedQuery, read_mark
 from streaming.runtime.listening import listen_all
 from streaming.runtime.memory import Heap
@@ -201,6 +202,8 @@ class Application:
         Raises:
             IsrwatchError: Spark died.
         """
+        bus_source.register(spark)
+        warm_up(spark, has_directory=self._places.kafka is None, is_over=self._stopping.is_set)
         shown, is_blind = "", False
         while not self._stopping.wait(claim.seconds_between_looks):
             self._check_alive(spark)
