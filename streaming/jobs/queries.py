@@ -192,8 +192,7 @@ class QueryRun:
         self._name, self._batch, self._applied, self._on_executors = name, batch, applied, on_executors
         self._raised: Exception | None = None
         self._moves, self._tasks = moves or Motion(), (-1, 0)
-        self._reporting, self._reported = Lock(), -1
-        self._in_batch = Lock()
+        self._in_batch, self._reporting, self._reported = Lock(), Lock(), -1
         _delete(checkpoint / name)
         # Spark's thread of this stream inherits the pool from the thread that starts it.
         self._context = rows.sparkSession.sparkContext
