@@ -7,7 +7,6 @@ did, and those of an undisturbed fold.
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from pathlib import Path
@@ -144,12 +143,6 @@ class Installation(Pipeline):
         super().close()
 
 
-def send(program: Program, number: signal.Signals) -> None:
-    """Send a signal to a job, its Java included: to their session, of which Java's process has a group of its own."""
-    for pid in [program.pid, *program.children()]:
-        os.kill(pid, number)
-
-
 @pytest.fixture(params=[1, -1], ids=["each an hour ahead", "each an hour behind"])
 def hours(request: pytest.FixtureRequest) -> int:
     return int(request.param)
@@ -178,11 +171,11 @@ def test_a_standby_takes_over_from_a_paused_and_from_a_killed_job(
     time.sleep(LEASE + 2)
     assert "taking over" not in second.text()
 
-    send(first, signal.SIGSTOP)
+    first.pause()
     paused = installation.recovery(second, time.monotonic())
     say(f"paused: the standby {paused}")
     third = installation.standby("third", 2 * hours)
-    send(first, signal.SIGCONT)
+    first.resume()
     assert first.wait() == 1
     assert STOPPED in first.text().replace("\n", " ")
     assert "Traceback" not in first.text()
