@@ -202,5 +202,7 @@ def test_a_standby_takes_over_from_a_paused_and_from_a_killed_job(
     assert installation.steps() == [step[:-1] for step in steps(installation.source.trace())]
     assert [*installation.differences()] == []
     assert len(numbers_below(installation.place / FOLDER)) <= NUMBERS_LEFT + 1
-    assert max(paused.committed, killed.committed) <= MOST_SECONDS
+    assert max(paused.taken_over, killed.taken_over) <= LEASE + 3
+    if os.getloadavg()[0] < 2 * (os.cpu_count() or 1):  # a busier machine says nothing of Spark's seconds
+        assert max(paused.committed, killed.committed) <= MOST_SECONDS
     assert switched.taken_over < LEASE / 2
