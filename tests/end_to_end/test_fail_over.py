@@ -7,7 +7,6 @@ did, and those of an undisturbed fold.
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from pathlib import Path
@@ -144,10 +143,9 @@ class Installation(Pipeline):
         super().close()
 
 
-def send(program: Program, number: signal.Signals) -> None:
-    """Send a signal to a job, its Java included: to their session, of which Java's process has a group of its own."""
-    for pid in [program.pid, *program.children()]:
-        os.kill(pid, number)
+def last_line(program: Program) -> str:
+    """Return the last line of a job: before it, Spark and its workers have logged what a pause does to them."""
+    return program.text().splitlines()[-1]
 
 
 @pytest.fixture(params=[1, -1], ids=["each an hour ahead", "each an hour behind"])
@@ -178,14 +176,13 @@ def test_a_standby_takes_over_from_a_paused_and_from_a_killed_job(
     time.sleep(LEASE + 2)
     assert "taking over" not in second.text()
 
-    send(first, signal.SIGSTOP)
+    first.pause()
     paused = installation.recovery(second, time.monotonic())
     say(f"paused: the standby {paused}")
     third = installation.standby("third", 2 * hours)
-    send(first, signal.SIGCONT)
-    assert first.wait() == 1
-    assert STOPPED in first.text().replace("\n", " ")
-    assert "Traceback" not in first.text()
+    first.resume()
+    assert first.wait(SECONDS) == 1
+    assert STOPPED in last_line(first)
     before = installation.version()
     installation.eventually(lambda: installation.version() > before, "the second job continues", second)
 
@@ -195,8 +192,8 @@ def test_a_standby_takes_over_from_a_paused_and_from_a_killed_job(
 
     restarted = installation.start_job("restarted", 3 * hours)  # as what restarts a job within its lease does
     installation.eventually(lambda: "running" in restarted.text(), "it does not wait", restarted)
-    assert third.wait() == 1
-    assert STOPPED in third.text().replace("\n", " ")
+    assert third.wait(SECONDS) == 1
+    assert STOPPED in last_line(third)
     waiting = installation.standby("waiting", 4 * hours)
     assert restarted.stop() == 0, restarted.text()[-3000:]
     switched = installation.recovery(waiting, time.monotonic())
@@ -209,5 +206,7 @@ def test_a_standby_takes_over_from_a_paused_and_from_a_killed_job(
     assert installation.steps() == [step[:-1] for step in steps(installation.source.trace())]
     assert [*installation.differences()] == []
     assert len(numbers_below(installation.place / FOLDER)) <= NUMBERS_LEFT + 1
-    assert max(paused.committed, killed.committed) <= MOST_SECONDS
+    assert max(paused.taken_over, killed.taken_over) <= LEASE + 3
+    if os.getloadavg()[0] < 2 * (os.cpu_count() or 1):  # a busier machine says nothing of Spark's seconds
+        assert max(paused.committed, killed.committed) <= MOST_SECONDS
     assert switched.taken_over < LEASE / 2

@@ -7,6 +7,7 @@ has them. Nothing of the job is read or written.
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,13 +49,14 @@ def warm_up(spark: SparkSession, *, has_directory: bool, is_over: Callable[[], b
         with TemporaryDirectory(prefix=f"isrwatch-{NAME}-", ignore_cleanup_errors=True) as folder:
             rows = _of_directory(spark, Path(folder, "bus")) if has_directory else _of_spark(spark)
             stream = rows.writeStream.queryName(NAME).foreachBatch(apply)
-            query = stream.option("checkpointLocation", str(Path(folder, "checkpoint"))).start()
-            try:
-                waited = 0.0
-                while not applied.wait(0.2) and query.isActive and waited < LONGEST_SECONDS and not is_over():
-                    waited += 0.2
-            finally:
-                query.stop()
+            stream = stream.option("checkpointLocation", str(Path(folder, "checkpoint")))
+            query = stream.trigger(processingTime="2 seconds").start()
+            given_up_at = time.monotonic() + LONGEST_SECONDS
+            while query.isActive and time.monotonic() < given_up_at and not is_over():
+                # Between batches: Spark logs the stack of one that is stopped in the middle.
+                if applied.wait(0.05) and not query.status["isTriggerActive"]:
+                    break
+            query.stop()
     except (PySparkException, Py4JError, OSError):
         return
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import time
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -161,14 +159,3 @@ class StandaloneStage:
         self.shipper.close()
         self.pipeline.close()
         shutil.rmtree(self.pipeline.directory, ignore_errors=True)
-
-
-def processes_of(program: Program) -> list[int]:
-    """Return the processes of a driver: spark-submit's Java, and its Python."""
-    return [program.pid, *program.children()]
-
-
-def send(program: Program, number: signal.Signals) -> None:
-    """Send a signal to all processes of a driver."""
-    for pid in processes_of(program):
-        os.kill(pid, number)
