@@ -290,6 +290,7 @@ _ANSWER_COLUMNS: Final = (
         "what is shown of the past; null: the present",
     ),
     Column("version", "long", "version of the changes up to which it is complete; null where that does not matter"),
+    Column("table_id", "string", "id of the partition_changes that has this version; null where that is unknown"),
 )
 _GONE: Final = "What was committed after the version is not there any more, or too much: begin again."
 
