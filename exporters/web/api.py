@@ -323,7 +323,7 @@ def _filter_of(answering: Answering, name: str) -> Parameter:
     elif name in answering.numbers:
         schema = {"type": "integer", "minimum": 0, "maximum": LARGEST}
     elif name in _TIMES:
-        schema = AT.schema
+        schema = dict(AT.schema)
     return Parameter(name=name, help=help_text, schema=schema, parse=str, is_repeatable=True)
 
 

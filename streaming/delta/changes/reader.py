@@ -172,11 +172,12 @@ class ChangeReader:
                 raise ChangesRestarted(f"{self.path} is gone")
             return BEFORE_FIRST, []
         check_layout(table, PARTITION_CHANGES)
-        if self.table_id not in {None, table.metadata().id} or table.version() < self.version:
+        table_id = str(table.metadata().id)
+        if self.table_id not in {None, table_id} or table.version() < self.version:
             raise ChangesRestarted(f"{self.path} was recreated or restored from an older copy")
         if self._identity is not None and identity_of(self.path, self.version) is not None:
             raise ChangesRestarted(f"version {self.version} of {self.path} was replaced")
-        self.table_id, created_ms = table.metadata().id, table.metadata().created_time
+        self.table_id, created_ms = table_id, table.metadata().created_time
         self.created_at = None if created_ms is None else 1000 * created_ms
         newest = min(upto, int(table.version()))
         return newest, _files_with(table, self.version, newest, self._clusters)
