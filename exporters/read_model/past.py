@@ -137,9 +137,9 @@ class Past:
         self._sampled = KeptTable(tables, SAMPLED_CONDITIONS, quoted(SampledSpell._fields))
         self._incidents = KeptTable(tables, INCIDENTS, quoted(INCIDENT_COLUMNS))
 
-        self._kept = (self._changes, self._conditions, self._sampled, self._incidents, self._states.bases)
+        self._kept = [self._changes, self._conditions, self._sampled, self._incidents, self._states.bases]
         if present is None:
-            self._kept = (*self._kept, self._clusters)
+            self._kept.append(self._clusters)
 
     def range(self, clusters: Collection[str] | None = None) -> tuple[int, int] | None:
         """Return the oldest and the newest moment that can be shown of some clusters or of all; None before any.
@@ -263,7 +263,10 @@ class Past:
         """
         reports = self._newest_reports(clusters)
         if not reports or (self._present is None and (at is None or at > max(reports.values()))):
-            reports |= _later_reports(table, self._clusters.opened(), _where(clusters))
+            clusters_table = self._clusters.opened()
+            after = BEFORE_FIRST if clusters_table is None else as_of_version(clusters_table)
+            near = self._states.copies.holding(table, {"version": ColumnBounds(lowest=after + 1)})
+            reports |= _later_reports(near, after, _where(clusters))
         if self._oldest is None or self._oldest[0] is not table:
             self._oldest = table, _oldest(table)
         first = self._oldest[1]
@@ -319,9 +322,8 @@ def _oldest(table: DeltaTable) -> int | None:
     return None if first is None else max(first, 0 if days is None else int(days) * _DAY)
 
 
-def _later_reports(table: DeltaTable, clusters: DeltaTable | None, where: str) -> dict[str, int]:
-    """Return until when sources have reported clusters in the changes that the state tables do not have yet."""
-    after = BEFORE_FIRST if clusters is None else as_of_version(clusters)
+def _later_reports(table: DeltaTable, after: int, where: str) -> dict[str, int]:
+    """Return until when sources have reported clusters in the changes after those that the state tables have."""
     rows = query(
         table,
         f"SELECT cluster_id, max({_MICROS.format('occurred_not_after')}) AS moment FROM rows "  # noqa: S608 - ours

@@ -189,7 +189,7 @@ class Application:
         if not self.is_active:
             return self._standing_by
         starting = [problem for query in self.queries if query.is_starting and (problem := query.problem)]
-        return [*self.problems(), *(starting or self.reporter.behind())]
+        return [*self.problems(), *starting, *self.reporter.behind()]
 
     def stand_by(self, spark: SparkSession, claim: Claim, show: Callable[[str], None]) -> bool:
         """Wait until this job has the claim; return False if a stop was requested first.

@@ -232,7 +232,7 @@ class Reporter(threading.Thread):
     def behind(self) -> list[str]:
         """Say which logs have records that were there a minute ago and are not applied yet, one sentence each."""
         if not self._ends:
-            return [NOT_MEASURED] if self._queries else []
+            return [NOT_MEASURED] if any(query.is_up for query in self._queries) else []
         then = self._ends[0][1]
         unread = [
             f"{count:,} records of {channel} wait, and none was applied since the start"

@@ -46,7 +46,7 @@ def measure(clusters: int, seconds: float, trigger: float) -> None:
         fault_proxy(store) as proxy,
         installation() as pipeline,
     ):
-        pipeline.tables = place_of(f"{proxy.store.url}/tables", proxy.store.options)  # type: ignore[assignment]
+        pipeline.tables = place_of(f"{proxy.store.url}/tables", proxy.store.options)  # type: ignore[assignment]  # only its commands use it
         storage = "".join(f'"{name}" = "{value}"\n' for name, value in proxy.store.options.items())
         config = pipeline.directory / "isrwatch.toml"
         config.write_text(f'[advanced]\ntrigger_interval = "{trigger}s"\n[tables.storage]\n{storage}')
@@ -56,6 +56,7 @@ def measure(clusters: int, seconds: float, trigger: float) -> None:
             lambda: len({row["cluster"] for row in pipeline.rows("cluster_state")}) == clusters,
             "each cluster is in the tables",
             job,
+            seconds=900.0,
         )
         time.sleep(SETTLING_SECONDS)
         alone = counted(proxy, seconds)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.bus.frames import MAX_PAYLOAD, BusFrame, DamagedRange
-from streaming.bus.kafka.reader import Consumed, KafkaReader, TopicOffsets, _ChannelReading
+from streaming.bus.kafka.reader import Consumed, KafkaReader, TopicOffsets
 from streaming.bus.kafka.records import (
     MOST_RUNS,
     cluster_id_in,
@@ -77,10 +76,12 @@ def test_the_age_of_a_record_is_what_it_says_itself(heartbeat: Heartbeats) -> No
     assert collected_at(b"\x00") is None
 
 
-def test_a_topic_of_which_nothing_was_read_says_how_many_records_wait() -> None:
+def test_a_topic_of_which_nothing_was_read_says_how_many_records_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = TopicOffsets("id", {0: 0, 1: 0}, {0: 42, 1: 5})
+    monkeypatch.setattr(KafkaReader, "look", lambda *_: ends)
+    monkeypatch.setattr("streaming.bus.kafka.reader.ensure", lambda *_: None)
     reader = KafkaReader(KafkaBusSettings(bootstrap_servers="127.0.0.1:1"))
-    reading = reader._channels[Channel.REPLICATION] = _ChannelReading(offsets={0: 40, 1: 5})
-    reading.latest, reading.looked_at = TopicOffsets("id", {0: 0, 1: 0}, {0: 42, 1: 5}), time.monotonic()
+    reader.start(Channel.REPLICATION, lambda name: 40 if name.endswith("0") else 5)
     assert reader.unread(Channel.REPLICATION) == 2
     reader.note(Channel.REPLICATION, {"a": Consumed(0, 41)}, {0: 41}, 1, 100)
     assert reader.unread(Channel.REPLICATION) == 0, "its logs say how far they are behind"

@@ -6,7 +6,9 @@ What is set is what deploy/spark/README.md says; what the job itself logs and ex
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import urllib.request
 from contextlib import closing
@@ -118,7 +120,8 @@ def test_pages_metrics_listener_log_and_history_have_both_queries_by_name(
     for name in STREAMS:
         assert re.search(rf"isrwatch_driver_spark_streaming_{name}_inputRate_total\S* \d", metrics), metrics[:3000]
         pipeline.eventually(lambda name=name: f"progress {name} " in said.read_text(), "the user's listener", job)
-    assert job.stop() == 0, job.text()
+    os.kill(driver_of(job), signal.SIGINT)
+    assert job.wait(PATIENCE) == 0, job.text()[-3000:]
     for name in STREAMS:
         assert re.search(rf"batch at=\S+ query={name} batch=0 batches=1 clusters=\S+ rows=\d+", job.text())
 
@@ -136,6 +139,12 @@ def test_pages_metrics_listener_log_and_history_have_both_queries_by_name(
     assert names_on(page_of(port, f"/history/{application['id']}/StreamingQuery/")) == STREAMS
     batches = sum(text.startswith("progress") for text in said.read_text().splitlines())
     print(f"{sum(file.stat().st_size for file in logs.rglob('*') if file.is_file()) / batches:,.0f} bytes per batch")
+
+
+def driver_of(job: Program) -> int:
+    """Give the process of Python below spark-submit, which is Java."""
+    (driver,) = (pid for pid in job.children() if "main.py" in Path(f"/proc/{pid}/cmdline").read_text())
+    return driver
 
 
 def names_on(page: str) -> set[str]:

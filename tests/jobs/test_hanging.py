@@ -139,7 +139,7 @@ def test_records_of_kafka_of_which_none_was_read_yet_keep_it_unready_and_may_not
     job.runs()
     assert job.application.unready() == [NOT_MEASURED]
     unread = 7
-    monkeypatch.setattr(job.reporter._bus, "unread", lambda _: unread)
+    monkeypatch.setattr(DirectoryReader, "unread", lambda *_: unread)
     assert job.after(STARTING_SECONDS) == []
     assert job.application.unready() == ["7 records of replication wait, and none was applied since the start"]
     (problem,) = job.after(15)

@@ -27,7 +27,8 @@ ADMIN: Final = "token-of-the-tests"
 SERVICE_ADDRESSES: Final = "10.0.0.0/24"
 CONTROLLERS: Final = (
     "deployment-controller", "replicaset-controller", "statefulset-controller", "garbage-collector-controller",
-    "namespace-controller", "serviceaccount-controller", "root-ca-certificate-publisher-controller",
+    "namespace-controller", "persistentvolumeclaim-protection-controller", "serviceaccount-controller",
+    "root-ca-certificate-publisher-controller",
 )  # fmt: skip
 KUBECONFIG: Final = """\
 apiVersion: v1

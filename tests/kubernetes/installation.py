@@ -23,7 +23,7 @@ from tests.plugins.pipeline import Program, rows_of
 from tests.stores.s3 import ACCESS_KEY, SECRET_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from streaming.settings import KafkaBusSettings
     from tests.kubernetes.control_plane import Api
@@ -161,22 +161,32 @@ class Installation:
         """Return the folder that stands in for a volume."""
         return self.kubelet.folder / "claims" / name
 
-    def differences(self, *more: Path) -> Iterator[str]:
-        """Stop the collectors, and compare each table with that of one process that folds what they have published.
+    def becomes_equal(self, *more: Path) -> None:
+        """Stop the collectors, and wait until each table is what one process makes of all that they have published.
 
         Args:
             more: other folders with logs that were shipped.
         """
         for site in self.sites:
-            site.tables = self.tables
             assert site.programs[-1].stop() == 0, site.programs[-1].text()
-        for site in self.sites:
-            self.eventually(site.is_applied, "everything is applied")
         kept = self.folder / "kept"
         for bus in (*(site.bus for site in self.sites), *more):
             shutil.copytree(bus, kept, dirs_exist_ok=True)
-        undisturbed(kept, self.folder / "expected")
-        return all_differences(self.tables, self.folder / "expected")
+        (self.folder / "expected").mkdir()
+        whole = KafkaPipeline(self.folder / "expected", self._bus)
+        whole.bus, whole.tables = kept, self.tables
+        self.eventually(whole.is_applied, "everything is applied")
+        undisturbed(kept, self.folder / "undisturbed")
+        found: list[str] = []
+
+        def is_equal() -> bool:  # what is derived of the last changes is written a moment later
+            found[:] = all_differences(self.tables, self.folder / "undisturbed")
+            return not found
+
+        try:
+            self.eventually(is_equal, "each table is equal")
+        finally:
+            print("\n".join(found))
 
     def close(self) -> None:
         """End the collectors outside of the cluster, and delete the namespace."""

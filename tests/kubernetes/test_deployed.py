@@ -60,6 +60,6 @@ def test_the_page_leads_to_pods_that_come_back_and_equal_tables(installation: In
 
     installation.run("kubectl scale statefulset/isrwatch-collector --replicas 0")
     installation.run("kubectl wait --for delete pod/isrwatch-collector-0 --timeout 60s")
-    assert [*installation.differences(installation.claim("data-isrwatch-collector-0") / "bus")] == []
+    installation.becomes_equal(installation.claim("data-isrwatch-collector-0") / "bus")
     installation.run("kubectl delete --filename isrwatch/deploy/kubernetes")
     installation.eventually(lambda: not installation.pods(), "every pod is gone, also those of the executors")

@@ -39,7 +39,8 @@ def submit_command(
     given = {**OF_JOB, "spark.pyspark.python": str(python), **(more or {})}
     options = [part for key, value in given.items() for part in ("--conf", f"{key}={value}")]
     submit = [str(HOME / "bin" / "spark-submit"), "--master", "yarn", "--deploy-mode", mode, "--name", "isrwatch"]
-    shipped = ["--py-files", str(package), "--jars", jars, "--files", ",".join(map(str, files))]
+    shipped = ["--py-files", str(package), "--jars", jars]
+    shipped += ["--files", ",".join(map(str, [*files, ROOT / "conf/log4j2.properties"]))]
     return [*submit, *shipped, *options, str(ROOT / "deploy/spark/main.py"), "--config", files[0].name]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end import test_large_form
 from tests.end_to_end.test_large_form import (
     MOST_COMMANDS,
     READY,
@@ -31,7 +32,8 @@ RESTARTED = "isrwatch health --config isrwatch.toml --wait 5m"
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    monkeypatch.setattr(test_large_form, "PATIENCE", 600.0)  # commits to HDFS take seconds
     made = Shell(tmp_path)
     try:
         yield made
@@ -74,7 +76,7 @@ def test_the_page_leads_from_nothing_to_a_job_under_yarn_in_both_modes(shell: Sh
     shell.eventually("cat job.log", "final status: KILLED")
     (command,) = commands_in(replaced(in_client_mode, words))
     shell.run(command)
-    shell.eventually(f"curl --silent http://127.0.0.1:{words['9309']}/-/ready", "is ready|every query runs")
+    shell.eventually(f"curl --silent http://127.0.0.1:{words['9309']}/-/ready", "job is ready")
     assert "healthy" in shell.run(RESTARTED)
 
 

@@ -23,6 +23,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from streaming.delta.log.storage import file_place, reading, table_at
 from streaming.delta.store.objects import get
+from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,10 +90,8 @@ class FileCopies:
         """Fetch the files that are not there; forget those that were needed the longest time ago."""
         folder = self._opened()
         missing = [name for name in sizes if name not in self._sizes]
-        with reading(str(self._path)), ThreadPoolExecutor(AT_ONCE) as pool:
-            for name, content in zip(
-                missing, pool.map(lambda name: get(file_place(self._path, name)), missing), strict=True
-            ):
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for name, content in zip(missing, pool.map(self._content, missing), strict=True):
                 (folder / _local(name)).write_bytes(content)
         for name, size in sizes.items():
             self._sizes[name] = size
@@ -100,6 +99,13 @@ class FileCopies:
         while sum(self._sizes.values()) > KEPT_BYTES and len(self._sizes) > len(sizes):
             name, _ = self._sizes.popitem(last=False)
             (folder / _local(name)).unlink(missing_ok=True)  # tables that have it keep their link
+
+    def _content(self, name: str) -> bytes:
+        try:
+            with reading(str(self._path)):
+                return get(file_place(self._path, name))
+        except FileNotFoundError:
+            raise TableUnreadable(f"cannot read the table {self._path}: its data file {name} is missing") from None
 
     def _table_of(self, table: DeltaTable, files: pa.Table) -> DeltaTable:
         """Return a table of files that were fetched."""
