@@ -17,6 +17,7 @@ from streaming.contracts.observations import Channel
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.store.place import tables_place
 from streaming.errors import IsrwatchError
+from streaming.secret_values import with_bus_secrets
 from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _kafka(settings: configuration.Settings, directory: Path | None) -> KafkaRea
     from streaming.bus.kafka.reader import KafkaReader
     from streaming.jobs.streams.kafka_source import java_properties
 
-    bus = configuration.with_bus_secrets(settings.bus.kafka)
+    bus = with_bus_secrets(settings.bus.kafka)
     java_properties(bus)  # what Spark cannot do is refused before it starts
     return KafkaReader(bus, warn)
 
@@ -145,7 +146,6 @@ def run_until_stopped(settings: JobSettings, places: JobLocations, claim: Claim,
     from streaming.jobs.application import Application, chosen, recover
     from streaming.jobs.session import build_session, end_session, tasks_at_once
     from streaming.jobs.streams.kafka_source import POLLING_DELAY
-    from streaming.runtime.jars import SPARK_KAFKA, jar_paths
     from streaming.runtime.java import java_environment
     from streaming.runtime.memory import return_freed_memory
 
@@ -157,7 +157,7 @@ def run_until_stopped(settings: JobSettings, places: JobLocations, claim: Claim,
         application.log_batches(say)
     say("starting Spark")
     _stop_on_signal(application)  # before Spark starts: its JVM would live on if Python were interrupted in the middle
-    jars = () if places.kafka is None else jar_paths(SPARK_KAFKA, progress=say)
+    jars = () if places.kafka is None else connector_jars()
     try:
         spark = build_session("isrwatch", jars=jars, extra={} if places.kafka is None else POLLING_DELAY)
     except IsrwatchError:
@@ -180,7 +180,11 @@ def run_until_stopped(settings: JobSettings, places: JobLocations, claim: Claim,
         application.open()
     application.start(spark)
     _say_started(application, places)
-    application.wait(say)
+    try:
+        application.wait(say)
+    except IsrwatchError as error:
+        end_session(spark, error.exit_code)
+        raise
     end_session(spark)
     return True
 
@@ -192,6 +196,14 @@ def _say_started(application: Application, places: JobLocations) -> None:
         say(f"reading the bus {places.kafka.settings.bootstrap_servers}")
     elif not places.reader().logs(Channel.REPLICATION):
         say(f"nothing was published to the bus {places.bus} yet: waiting for isrwatch collect, which must name it, too")
+
+
+def connector_jars() -> tuple[Path, ...]:
+    """Return the jars of Spark's connector to Kafka, and fetch them; none under spark-submit, which was given them."""
+    from streaming.jobs.session import is_submitted
+    from streaming.runtime.jars import SPARK_KAFKA, jar_paths
+
+    return () if is_submitted() else jar_paths(SPARK_KAFKA, progress=say)
 
 
 def _stop_on_signal(application: Application) -> None:

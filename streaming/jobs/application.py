@@ -25,6 +25,7 @@ from streaming.delta.log.storage import make_folder
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.projections.rollback import roll_back
 from streaming.delta.store.objects import prove_exclusive
+from streaming.delta.store.place import at_once
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.batch_rows import BatchRows
 from streaming.jobs.incidents import IncidentsBatch
@@ -40,6 +41,7 @@ from streaming.jobs.shards.workers import OnExecutors
 from streaming.jobs.spark_errors import sentence_of
 from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
+from streaming.jobs.streams.warm_up import warm_up
 from streaming.jobs.supervised import SupervisedQuery, read_mark
 from streaming.runtime.listening import listen_all
 from streaming.runtime.memory import Heap
@@ -66,7 +68,7 @@ SECONDS_WITHOUT_EXECUTORS: Final = 30.0
 """So long a Spark cluster may take to start one, or another one in place of one that was lost."""
 NO_EXECUTORS: Final = (
     "Spark has no executor for this job, so nothing is applied: start workers, or free cores and memory of theirs; the "
-    "page of Spark's master shows both"
+    "page of Spark's master, or of YARN, shows both"
 )
 
 
@@ -124,12 +126,20 @@ class Application:
         """Open the tables, which only this job may write now; raises as the constructor does."""
         make_folder(self._tables)
         self._flush()  # before opening, which may add columns
-        self.queries = tuple(
-            SupervisedQuery(name, definition, self._settings, self._places, self._report)
+        opened = [
+            (name, definition)
             for name, definition in chosen(self._settings.queries).items()
             if name != INCIDENTS or not shards_fold_incidents(self._settings, self._places)
+        ]
+        self.queries = tuple(
+            at_once(
+                self._tables, lambda each: SupervisedQuery(*each, self._settings, self._places, self._report), opened
+            )
         )
         self._flush()
+        if self._claim is not None:
+            for query in self.queries:  # the job before this one may still commit before it finds out
+                query.is_rightful = self._claim.is_proven
         self.reporter = Reporter(self.queries, self._places)
         self.metrics.watch(self.queries, self.reporter, self._tables)
         self.is_active = True
@@ -157,15 +167,18 @@ class Application:
         """Write a row for each batch, as :class:`BatchRows` does."""
         self.metrics.rows = BatchRows(write)
 
+    def hangs(self) -> list[str]:
+        """List what hangs, one sentence each: a restart ends that, and nothing else."""
+        waiting = {query.name: self.reporter.waiting(query.name) for query in self.queries}
+        return [problem for query in self.queries if (problem := query.hangs(waiting[query.name]))]
+
     def problems(self) -> list[str]:
-        """List why a restart may help, one sentence each: queries that do not run or hang, no executor of Spark.
+        """List why nothing, or not everything, is applied: queries that do not run or hang, no executor of Spark.
 
         A query that has not started yet is none, unless that takes too long; neither is a long batch.
         """
         down = [problem for query in self.queries if not query.is_starting and (problem := query.problem)]
-        waiting = {query.name: self.reporter.waiting(query.name) for query in self.queries}
-        hanging = [problem for query in self.queries if (problem := query.hangs(waiting[query.name]))]
-        return [*down, *hanging, *([NO_EXECUTORS] if self._lacks_executors else ())]
+        return [*down, *self.hangs(), *([NO_EXECUTORS] if self._lacks_executors else ())]
 
     def healthy(self) -> str:
         """Say what is so while there are no problems."""
@@ -189,6 +202,8 @@ class Application:
         Raises:
             IsrwatchError: Spark died.
         """
+        bus_source.register(spark)
+        warm_up(spark, has_directory=self._places.kafka is None, is_over=self._stopping.is_set)
         shown, is_blind = "", False
         while not self._stopping.wait(claim.seconds_between_looks):
             self._check_alive(spark)
@@ -252,6 +267,9 @@ class Application:
             finally:
                 if self._stopping.is_set():
                     show_progress("stopping: each query ends its batch first")
+                if self._refusal() is not None:
+                    for query in self.queries:  # so that none of them reports progress over that of the other job
+                        query.is_superseded = True
                 self._stop()
         except (Py4JError, ConnectionError) as error:  # from the stop, too, which must not hide that Spark died
             # Stopping a group of processes, as systemd does, stops Spark's as well, which loses nothing.
@@ -365,6 +383,7 @@ def _server(settings: JobSettings, application: Application) -> StatusServer | N
         program="job",
         prefix=PREFIX,
         healthy=application.healthy,
+        hangs=application.hangs,
         unready=application.unready,
         protected=protected,
     )

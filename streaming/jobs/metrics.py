@@ -164,6 +164,7 @@ class _CurrentState(Collector):
 
 
 SECONDS: Final = 5.0
+NOT_MEASURED: Final = "how much of the bus is not applied yet was not measured since the start"
 _log: Final = logging.getLogger(__name__)
 
 
@@ -207,6 +208,7 @@ class Reporter(threading.Thread):
         self._waiting: dict[str, Waiting] = {}
         self._ends: deque[tuple[float, dict[tuple[Channel, str], LogLag]]] = deque()
         self._reported_at: float | None = None
+        self._unread: dict[Channel, int] = {}
 
     def run(self) -> None:
         """Report periodically, and once more at the end."""
@@ -230,14 +232,19 @@ class Reporter(threading.Thread):
     def behind(self) -> list[str]:
         """Say which logs have records that were there a minute ago and are not applied yet, one sentence each."""
         if not self._ends:
-            return []
+            return [NOT_MEASURED] if any(query.is_up for query in self._queries) else []
         then = self._ends[0][1]
+        unread = [
+            f"{count:,} records of {channel} wait, and none was applied since the start"
+            for channel, count in sorted(self._unread.items())
+            if count
+        ]
         behind = {
             log: lag
             for log, lag in sorted(self.lags.items())
             if log in then and lag.bus_end - lag.behind_bytes < then[log].bus_end
         }
-        return [
+        return unread + [
             f"the log {channel}/{source} is behind: {lag.behind_bytes:,} bytes are not applied"
             for (channel, source), lag in behind.items()
         ]
@@ -251,6 +258,8 @@ class Reporter(threading.Thread):
             channel = query.definition.channel
             count = sum(lag.behind_bytes for (each, _), lag in lags.items() if each is channel)
             what = f"{count:,} bytes of the bus wait"
+            if channel is not None and (unread := self._unread.get(channel, 0)):
+                count, what = unread, f"{unread:,} records of the bus wait"
             if channel is None:
                 count = 0 if query.version is None else made - query.version
                 what = f"{count:,} versions of the change log wait"
@@ -270,6 +279,8 @@ class Reporter(threading.Thread):
                 lags |= self._report(query)
             except Exception as error:  # noqa: BLE001 - one failed report must not end the thread
                 _log.warning("the progress of the query %s was not written: %s", query.name, sentence_of(error))
+        ours = [query.definition.channel for query in self._queries if not query.is_superseded]
+        self._unread = {channel: self._bus.unread(channel) for channel in ours if channel is not None}
         self.lags = lags
         self._note(lags)
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships no types
@@ -75,6 +76,9 @@ class JobBus(Protocol):
 
     def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:
         """Return the end of a log, and the number of bytes after the last applied record."""
+
+    def unread(self, channel: Channel) -> int:
+        """Count the records that were not read since the start, as far as that is known."""
 
     def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
         """Delete the applied part of a log."""
@@ -191,6 +195,7 @@ class QueryRun:
         self._name, self._batch, self._applied, self._on_executors = name, batch, applied, on_executors
         self._raised: Exception | None = None
         self._moves, self._tasks = moves or Motion(), (-1, 0)
+        self._in_batch = Lock()
         _delete(checkpoint / name)
         # Spark's thread of this stream inherits the pool from the thread that starts it.
         self._context = rows.sparkSession.sparkContext
@@ -198,7 +203,7 @@ class QueryRun:
         stream = (
             rows.writeStream.queryName(name)
             .foreachBatch(self._apply)
-            .option("checkpointLocation", str(checkpoint / name))
+            .option("checkpointLocation", f"file://{(checkpoint / name).absolute()}")  # Spark's default may be HDFS
             .trigger(processingTime=f"{trigger_seconds} seconds")
         )
         try:
@@ -218,7 +223,7 @@ class QueryRun:
 
     def _apply(self, frame: DataFrame, number: int) -> None:
         try:
-            with self._moves.of_this_thread():
+            with self._in_batch, self._moves.of_this_thread():
                 result, stages = self._outcome(frame)
                 self._applied(self._name, replace(result, number=number), stages)
         except PySparkException:
@@ -260,11 +265,18 @@ class QueryRun:
         self._tasks = ended
 
     def stop(self) -> None:
-        """Stop between batches: stopping in the middle of one has overflowed the stack of Spark's own thread."""
+        """Stop between batches: stopping in the middle of one has overflowed the stack of Spark's own thread.
+
+        Of a batch that takes longer Spark does not wait for our part, in which Python would abort if it ended then.
+        """
         deadline = time.monotonic() + SECONDS_TO_FINISH_A_BATCH
         while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.005)
-        self._query.stop()
+        try:
+            self._query.stop()
+        finally:
+            if self._in_batch.acquire(timeout=SECONDS_TO_FINISH_A_BATCH):
+                self._in_batch.release()
 
 
 def _delete(checkpoint: Path) -> None:

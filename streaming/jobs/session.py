@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 import time
+import warnings
 from contextlib import suppress
 from itertools import chain, pairwise
 from pathlib import Path
@@ -80,6 +81,8 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     for server in (AccumulatorTCPServer, AccumulatorUnixServer):
         server.handle_error = _no_trace  # type: ignore[method-assign,assignment]
+    # YARN's cluster mode gives the path of the package on another machine first, and its own besides.
+    warnings.filterwarnings("ignore", "Failed to add file", RuntimeWarning)
     given, archived = _given(), tuple[str, ...]()
     if not is_submitted():
         os.environ.update(java_environment())
@@ -160,9 +163,13 @@ def end_planners(spark: SparkSession) -> None:
             process.destroy()
 
 
-def end_session(spark: SparkSession) -> None:
-    """Stop Spark, which may have been stopped together with this process."""
+def end_session(spark: SparkSession, exit_code: int = 0) -> None:
+    """Stop Spark, which may have been stopped together with this process; its manager is given the exit code.
+
+    Without it YARN calls an application in client mode successful however its driver ended.
+    """
     with suppress(Py4JError, ConnectionError):
+        spark.sparkContext._jsc.sc().stop(exit_code)  # noqa: SLF001 - PySpark passes none on
         spark.stop()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from streaming.commands import jars
+from streaming.commands.job import connector_jars
 from tests.plugins.pipeline import Pipeline
 
 pytest_plugins = ("tests.plugins.pipeline",)
@@ -86,3 +87,12 @@ def test_no_archive_is_made_of_a_job_that_does_not_run_and_its_last_line_says_wh
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:NoSuchOption")
     with pytest.raises(jars.ArchiveMissing, match="JAVA"):
         jars.archive()
+
+
+def test_under_spark_submit_no_jar_is_fetched_because_spark_was_given_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setenv("ISRWATCH_CACHE", str(tmp_path / "none"))
+    monkeypatch.setenv("ISRWATCH_IVY_SETTINGS", str(tmp_path / "nowhere.xml"))
+    assert connector_jars() == ()

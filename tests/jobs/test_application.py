@@ -136,6 +136,7 @@ def test_a_spark_cluster_without_an_executor_is_said_once_and_is_a_problem_until
 
     assert problems_after(20) == []
     assert problems_after(20) == problems_after(20) == said == [application.NO_EXECUTORS]
+    assert at_work.hangs() == [], "a restart would not give it one"
     waits = False
     assert problems_after(0) == []
     waits = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import pytest
 from streaming.bus.directory import DirectoryPublisher
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import IsrwatchError, TableRefused
-from streaming.jobs import supervised
+from streaming.jobs import queries, supervised
 from streaming.jobs.application import QUERIES, Application
 from streaming.jobs.queries import JobLocations, OpenedQuery
 from streaming.settings import JobSettings
@@ -139,6 +139,34 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
     pauses = [line.rpartition(" in ")[2] for line in logged if line.startswith("the query samples failed")]
     assert pauses == ["0.2 s", "0.4 s", "0.8 s", "1.6 s", "3.2 s", "6.4 s"][: 3 + late]
     assert logged.count(f"where that came from is in {file}") == 2 + bool(late)
+
+
+def test_the_end_waits_for_a_batch_that_spark_has_given_up(
+    spark: SparkSession, places: JobLocations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    class Slow:
+        def apply(self, _rows: pa.Table) -> BatchResult:
+            began.set()
+            time.sleep(1.6)  # longer than the job and Spark wait, which is a second each and no time
+            ended.set()
+            raise OSError("the store is slow")
+
+    monkeypatch.setitem(QUERIES, "samples", replace(QUERIES["samples"], open=lambda *_: OpenedQuery(batch=Slow())))
+    monkeypatch.setattr(queries, "SECONDS_TO_FINISH_A_BATCH", 1.0)
+    spark.conf.set("spark.sql.streaming.stopTimeout", "1ms")
+    application = Application(JobSettings(listen="", queries=("samples",)), places, print)
+    publish(places.bus)
+    application.start(spark)
+    assert began.wait(60)
+    application.request_stop()
+    try:
+        with suppress(Exception):  # Spark has not stopped it in time
+            application.wait()
+    finally:
+        spark.conf.unset("spark.sql.streaming.stopTimeout")
+    assert ended.is_set()
 
 
 def test_a_query_whose_tables_another_job_writes_stops_for_good_and_the_end_says_so(

@@ -130,6 +130,6 @@ def test_real_spark_tells_every_stage_of_a_batch(
     assert set(first) == {"replication", "samples", "incidents"}
     assert re.fullmatch(
         r"batch at=\S+Z query=replication batch=0 batches=1 clusters=orders-eu rows=\d+ changes=\d+ seconds=\S+ "
-        r"version=1",
+        "version=1",
         first["replication"],
     ), written

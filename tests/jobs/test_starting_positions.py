@@ -81,6 +81,19 @@ def test_a_checkpoint_that_a_crash_broke_stops_nothing(spark: SparkSession, plac
     assert essence(rows(places.tables, "partition_changes")) == expected_changes(story)
 
 
+def test_the_checkpoint_is_on_this_machine_whatever_file_system_is_the_default_of_spark(
+    spark: SparkSession, places: JobLocations
+) -> None:
+    story = long_story(seed=5, steps=10)
+    publish(places, story)
+    spark.conf.set("fs.defaultFS", "elsewhere://cluster")
+    try:
+        applied(places, spark, len(story))
+    finally:
+        spark.conf.unset("fs.defaultFS")
+    assert (places.checkpoint / Channel.REPLICATION / "metadata").exists()
+
+
 def test_a_start_reads_each_log_from_the_last_record_that_was_applied(places: JobLocations) -> None:
     first, second = (Story(f"admin:{name}", SourceKind.POLL) for name in "ab")
     for story in (first, second):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+
+from tests.stores.serving import free_port as free_port  # noqa: PLC0414 - programs without pytest use it, too
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,15 +122,3 @@ def collecting_webhook() -> Iterator[Webhook]:
     with _served(Handler) as address:
         hook.url = f"http://{address}/"
         yield hook
-
-
-def free_port() -> int:
-    """Give a port nobody uses now, below those of which the kernel takes one for each outgoing connection.
-
-    One of those could be taken before the program that is to listen has started. Seeds of tests have no say in it.
-    """
-    while True:
-        port = SystemRandom().randrange(20_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
-from deploy.sandbox.waiting import wait_until
+from deploy.sandbox.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,13 +24,28 @@ WATCH: Final = ("/bin/sh", "-c", 'read -r ended || kill -9 "$1"', "watch")
 def serving(
     command: Sequence[str | Path], folder: Path, *, ready: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[re.Match[str]]:
-    """Run a server until the block ends, and give what its output said when it was ready.
+    """Run a server until the block ends, and give what its output said when it was ready; see ``started``."""
+    with started(command, folder, ready=ready, environment=environment) as (_, said):
+        yield said
+
+
+@contextmanager
+def started(
+    command: Sequence[str | Path],
+    folder: Path,
+    *,
+    ready: str,
+    environment: Mapping[str, str] | None = None,
+    seconds: float = PATIENCE_SECONDS,
+) -> Iterator[tuple[subprocess.Popen[bytes], re.Match[str]]]:
+    """Run a server until the block ends, and give its process, and what its output said when it was ready.
 
     Args:
         command: the program and its arguments.
         folder: where it runs; its output is ``NAME.log`` there, in which NAME is that of the folder.
         ready: a regular expression; found in the output it says that the server answers.
         environment: the variables of its environment; this process's by default.
+        seconds: that it may take until it is ready.
 
     Raises:
         RuntimeError: it ended by itself; with the end of its output.
@@ -44,7 +60,9 @@ def serving(
         )  # fmt: skip
     watch = subprocess.Popen([*WATCH, str(process.pid)], stdin=subprocess.PIPE, start_new_session=True)
     try:
-        yield wait_until(lambda: _said(process, log, ready), f"{folder.name} to say {ready!r}", every=0.02)
+        what = f"{folder.name} to say {ready!r}"
+        said = wait_until(lambda: _said(process, log, ready), what, seconds=seconds, every=0.02)
+        yield process, said
     finally:
         process.terminate()
         try:
@@ -53,6 +71,18 @@ def serving(
             process.kill()
             process.wait()
         watch.communicate(b"ended\n")
+
+
+def free_port() -> int:
+    """Give a port nobody uses now, below those of which the kernel takes one for each outgoing connection.
+
+    One of those could be taken before the program that is to listen has started. Seeds of tests have no say in it.
+    """
+    while True:
+        port = SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def listens(port: int, address: str = "127.0.0.1") -> bool:

@@ -6,7 +6,7 @@ whose file system has no locks, it is a lease (``store.lease``).
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -57,6 +57,9 @@ class Claim(Protocol):
     def refusal(self) -> TableRefused | None:
         """The reason to stop: another job has taken it. None while it has not."""
 
+    def is_proven(self) -> bool:
+        """Return whether the store says that no other job has taken it; False if that is not known."""
+
     def release(self) -> None:
         """Let another job have it."""
 
@@ -79,13 +82,19 @@ def claim_of(
 
     Raises:
         ConfigurationError: the folder cannot be made.
-        OSError: the folder cannot be written.
     """
     make_folder(tables)
-    if isinstance(tables, Path) and has_locks(tables):
+    if isinstance(tables, Path) and _may_have_locks(tables):
         return LockClaim(tables, queries)
     own = [] if {*queries} == {*every_query} else sorted(queries)
     return LeaseClaim(JobLease(tables / "-".join([FOLDER, *own]), lease_seconds), report)
+
+
+def _may_have_locks(folder: Path) -> bool:
+    """Return False for a file system without locks. Of a folder that cannot be written the attempt to lock says why."""
+    with suppress(OSError):
+        return has_locks(folder)
+    return True
 
 
 class LockClaim:
@@ -113,6 +122,10 @@ class LockClaim:
     def waits_for(self) -> str:
         """The lock, which a process has until it ends."""
         return f"the job that holds the lock of {self._tables}"
+
+    def is_proven(self) -> bool:
+        """Return False: a lock proves nothing of jobs that have none."""
+        return False
 
     def release(self) -> None:
         """Release the locks."""
@@ -154,6 +167,12 @@ class LeaseClaim:
     def _renew(self) -> None:
         self._renewals = Renewals(self._lease, self._report)
         self._renewals.start()
+
+    def is_proven(self) -> bool:
+        """Return whether it could be renewed now."""
+        with suppress(OSError):
+            return self._renewals is not None and self._renewals.renew()
+        return False
 
     def release(self) -> None:
         """Let a standby begin at once."""

@@ -55,6 +55,8 @@ SECONDS_BETWEEN_LOOKS: Final = 1.0
 SECONDS_BETWEEN_TRIES: Final = 1.0
 LONGEST_LEASE: Final = 3_600.0
 NONE_YET: Final = -1
+UNSEEN: Final = -2
+"""The number that a standby has seen before its first look."""
 
 
 class Holder(NamedTuple):
@@ -106,10 +108,8 @@ class JobLease:
             OSError: the store refuses, or does not answer.
         """
         while True:
-            newest, before = newest_number(self.folder), None
-            if newest != NONE_YET:
-                with suppress(FileNotFoundError):
-                    before = self.holder_of(newest)
+            newest = newest_number(self.folder)
+            before = holder_of(self.folder, newest)
             if self.take_after(newest):
                 return before
 
@@ -157,35 +157,22 @@ class JobLease:
         """Let a standby begin at once, by a last number; raises as :meth:`renew` does."""
         self._create(self._number + 1, self._holder._replace(is_released=True))
 
-    def holder_of(self, number: int) -> Holder:
-        """Return who created a number; ``UNKNOWN`` if the object cannot be read as one.
-
-        Raises:
-            FileNotFoundError: there is no such number.
-            OSError: the store refuses, or does not answer.
-        """
-        try:
-            stored = json.loads(get(self._place(number)))
-            return Holder(
-                str(stored["host"]), int(stored["pid"]), float(stored["lease_seconds"]), str(stored["token"]),
-                stored.get("released") is True,
-            )  # fmt: skip
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return UNKNOWN
-
     def _create(self, number: int, holder: Holder) -> bool:
         """Create a number; return whether it is this process's, also if the answer to an earlier try was lost."""
         if create(self._place(number), _content(holder)):
             return True
-        return self.holder_of(number).token == self._holder.token
+        stored = holder_of(self.folder, number)
+        if stored is None:
+            raise FileNotFoundError(f"{self._place(number)} was there, and is gone")
+        return stored.token == self._holder.token
 
     def _lost(self, number: int) -> TableRefused:
-        holder = UNKNOWN
+        holder = None
         with suppress(OSError):
-            holder = self.holder_of(number)
+            holder = holder_of(self.folder, number)
         return TableRefused(
-            f"another job, {holder}, has taken over the tables below {self.folder.parent}, so this one stops; started "
-            "with --standby it waits for that one to end"
+            f"another job, {holder or UNKNOWN}, has taken over the tables below {self.folder.parent}, so this one "
+            "stops; started with --standby it waits for that one to end"
         )
 
     def _place(self, number: int) -> Place:
@@ -200,6 +187,24 @@ def numbers_below(folder: Place) -> list[int]:
 def newest_number(folder: Place) -> int:
     """Return the newest number of a lease, ``NONE_YET`` if there is none."""
     return max(numbers_below(folder), default=NONE_YET)
+
+
+def holder_of(folder: Place, number: int) -> Holder | None:
+    """Return who created a number; None if there is no such number, ``UNKNOWN`` if the object cannot be read as one.
+
+    Raises:
+        OSError: the store refuses, or does not answer.
+    """
+    try:
+        stored = json.loads(get(folder / f"{number:010}"))
+        return Holder(
+            str(stored["host"]), int(stored["pid"]), float(stored["lease_seconds"]), str(stored["token"]),
+            stored.get("released") is True,
+        )  # fmt: skip
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return UNKNOWN
 
 
 def _content(holder: Holder) -> bytes:
@@ -219,7 +224,7 @@ class LeaseWatch:
         self.holder: Holder | None = None
         self.seconds_between_looks = min(SECONDS_BETWEEN_LOOKS, lease.seconds / (2 * RENEWALS))
         self._lease, self._clock = lease, clock
-        self._number: int | None = None
+        self._number = UNSEEN
         self._looked_at: float | None = None
         self._unchanged = 0.0
 
@@ -230,15 +235,15 @@ class LeaseWatch:
             OSError: the store refuses, or does not answer: the count begins again.
         """
         try:
-            return self._is_lapsed() and self._lease.take_after(self._number or 0)
+            return self._is_lapsed() and self._lease.take_after(self._number)
         except OSError:
             self._looked_at, self._unchanged = None, 0.0
             raise
 
     def _is_lapsed(self) -> bool:
         began = self._clock()
-        if self._number is None:
-            self._saw(newest_number(self._lease.folder))
+        if self._number == UNSEEN:
+            self._list()
             return self._is_released()
         if self._has_next():
             return self._is_released()
@@ -247,24 +252,23 @@ class LeaseWatch:
         self._looked_at = began
         if self._unchanged < self._allowed():
             return False
+        before = self._number
+        self._list()
+        return before == self._number or self._is_released()
+
+    def _list(self) -> None:
+        """List the numbers; the count begins again if the newest one is another one."""
         if (newest := newest_number(self._lease.folder)) != self._number:
-            self._saw(newest)
-            return self._is_released()
-        return True
+            self._saw(newest, holder_of(self._lease.folder, newest))
 
     def _has_next(self) -> bool:
         """Return whether the number after the newest one has come, and move on to it."""
-        try:
-            holder = self._lease.holder_of((NONE_YET if self._number is None else self._number) + 1)
-        except FileNotFoundError:
-            return False
-        self._saw((NONE_YET if self._number is None else self._number) + 1, holder)
-        return True
+        holder = holder_of(self._lease.folder, following := self._number + 1)
+        if holder is not None:
+            self._saw(following, holder)
+        return holder is not None
 
-    def _saw(self, number: int, holder: Holder | None = None) -> None:
-        if holder is None and number != NONE_YET:
-            with suppress(FileNotFoundError):
-                holder = self._lease.holder_of(number)
+    def _saw(self, number: int, holder: Holder | None) -> None:
         self._number, self.holder = number, holder
         self._looked_at, self._unchanged = self._clock(), 0.0
 
@@ -289,7 +293,7 @@ class Renewals(threading.Thread):
         super().__init__(name="lease", daemon=True)
         self.refusal: TableRefused | None = None
         self._lease, self._report = lease, report
-        self._stopped = threading.Event()
+        self._stopped, self._one_at_a_time = threading.Event(), threading.Lock()
 
     def run(self) -> None:
         """Renew; a renewal that fails is tried again soon, and reported once it has failed for a whole lease."""
@@ -297,10 +301,8 @@ class Renewals(threading.Thread):
         pause = usual = self._lease.seconds / RENEWALS
         while not self._stopped.wait(pause):
             try:
-                self._lease.renew()
-            except TableRefused as error:
-                self.refusal = error
-                return
+                if not self.renew():
+                    return
             except OSError as error:
                 pause = min(SECONDS_BETWEEN_TRIES, usual)
                 if not is_reported and boot_clock() - renewed_at > self._lease.seconds:
@@ -310,6 +312,16 @@ class Renewals(threading.Thread):
                     )
             else:
                 renewed_at, is_reported, pause = boot_clock(), False, usual
+
+    def renew(self) -> bool:
+        """Renew now, from any thread; return whether this job has the lease. Raises ``OSError`` if that is unknown."""
+        with self._one_at_a_time:
+            if self.refusal is None:
+                try:
+                    self._lease.renew()
+                except TableRefused as error:
+                    self.refusal = error
+            return self.refusal is None
 
     def stop(self) -> None:
         """Stop, and let a standby begin at once, unless the lease is lost."""

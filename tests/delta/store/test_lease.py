@@ -20,10 +20,11 @@ from streaming.delta.store.lease import (
     JobLease,
     LeaseWatch,
     Renewals,
+    holder_of,
     newest_number,
     numbers_below,
 )
-from streaming.errors import TableRefused
+from streaming.errors import ConfigurationError, TableRefused
 from streaming.locks import Lock
 
 SECONDS = 15.0
@@ -302,7 +303,7 @@ def test_the_content_is_for_people(pair: Pair) -> None:
 def test_a_host_of_control_characters_does_nothing_to_a_terminal(pair: Pair) -> None:
     content = {"host": "\x1b[31mx", "pid": 1, "lease_seconds": 15, "token": "t"}
     objects.create(pair.folder / f"{1:010}", json.dumps(content).encode())
-    assert str(pair.active.holder_of(1)) == r"process 1 on \x1b[31mx"
+    assert str(holder_of(pair.folder, 1)) == r"process 1 on \x1b[31mx"
 
 
 def test_a_folder_with_locks_is_locked_and_one_without_has_a_lease(
@@ -315,6 +316,18 @@ def test_a_folder_with_locks_is_locked_and_one_without_has_a_lease(
     assert claim.take() is None
     assert numbers_below(tmp_path / "_lease") == [0]
     claim.release()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_by_the_name_of_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refused)
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(ConfigurationError, match=r"Permission denied; point tables\.directory"):
+        claim_of(tmp_path, QUERIES, QUERIES, SECONDS, print).take()
 
 
 def test_jobs_of_different_queries_have_leases_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
