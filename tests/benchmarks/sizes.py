@@ -9,6 +9,7 @@ together, which are equally large. ``--measure 200000`` first measures what the 
 from __future__ import annotations
 
 import math
+import resource
 import tempfile
 import time
 from pathlib import Path
@@ -46,7 +47,7 @@ class Measurement(NamedTuple):
 
 
 STATE: Final = Measurement(3_846, "bytes of a partition in an executor, changes", "shards --clusters 50")
-SAMPLES: Final = Measurement(3_350, "bytes of a partition in an executor, samples", "sizes --measure 200000")
+SAMPLES: Final = Measurement(3_350, "bytes of a partition in an executor, samples, at most", "sizes --measure 200000")
 ROUND: Final = Measurement(11, "microseconds of CPU of a round of positions, per partition", "sizes --measure 200000")
 EXECUTOR: Final = Measurement(
     580, "MB of an executor without partitions, after the loss of others", "docs/large-form.md"
@@ -171,9 +172,10 @@ def measure(partitions: int) -> None:
             batch.apply(pa.Table.from_batches(pieces))
             seconds = time.process_time() - began
             del pieces
+            most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
             print(
                 f"{partitions:,} partitions: {seconds / partitions * 1e6:.1f} microseconds of CPU, and "
-                f"{(memory() - before) / partitions:,.0f} B, per partition",
+                f"{(memory() - before) / partitions:,.0f} B, {most / partitions:,.0f} B at most, per partition",
                 flush=True,
             )
 

@@ -59,9 +59,9 @@ FOR_OTHER_REASONS = frozenset({"ALTER TABLE"})
 
 
 @pytest.fixture
-def catalog(spark: SparkSession) -> Iterator[SparkSession]:
+def catalog(spark: SparkSession, tmp_path: Path) -> Iterator[SparkSession]:
     """A database for the tables, which is forgotten afterwards; the tables stay."""
-    spark.sql("CREATE DATABASE isrwatch")
+    spark.sql(f"CREATE DATABASE isrwatch LOCATION '{tmp_path / 'warehouse'}'")
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     yield spark
     spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
