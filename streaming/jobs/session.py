@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shlex
+import sys
 import time
 import warnings
 from contextlib import suppress
@@ -116,8 +117,14 @@ def _given() -> dict[str, str]:
     """Return the user's configuration of Spark."""
     if is_submitted():
         SparkContext._ensure_initialized()  # noqa: SLF001 - under spark-submit only its JVM knows the command line
-        return dict(SparkConf().getAll())
+        return named_by_user(dict(SparkConf().getAll()), sys.argv[0])
     return defaults_file() | submit_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+
+
+def named_by_user(given: Mapping[str, str], program: str) -> dict[str, str]:
+    """Return a configuration without the name that spark-submit gives an application that has none: its file's."""
+    name = given.get("spark.app.name")
+    return {key: value for key, value in given.items() if key != "spark.app.name" or name != Path(program).name}
 
 
 def is_local() -> bool:

@@ -9,9 +9,9 @@ together, which are equally large. ``--measure 200000`` first measures what the 
 from __future__ import annotations
 
 import math
+import resource
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -34,42 +34,39 @@ OFFSETS_SECONDS: Final = 10.0
 BUSY: Final = 0.5
 """Share of its core that an executor may take for samples at rest; the rest is for all else, and for a lost one."""
 LARGEST_SHARD: Final = 1_000_000
-"""Partitions of a Kafka cluster that one core still folds when its brokers fail: one in thirty changes at once."""
+"""Partitions of a Kafka cluster that one core folds: when one of 100 brokers fails, 30,000 change, 5 s of work."""
 OFFSETS_SOURCE: Final = "offsets:bench"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """Measurements that the table is computed from; in brackets what gives them again.
+class Measurement(NamedTuple):
+    """A measurement, and how it was made: ``source`` is the command that makes it again, or a page."""
 
-    Attributes:
-        state_bytes: of a partition in the Python of its executor (``shards``).
-        sample_bytes: of the samples of a partition there (``sizes --measure 200000``).
-        sample_seconds: processor time of a round of positions, for each partition (the same).
-        executor: megabytes of an executor without any partition, after the loss of others (docs/large-form.md).
-        driver: megabytes of the driver with one cluster (the same).
-        driver_of_cluster: megabytes of each other cluster in the driver (``shards``).
-        writes, writes_of_cluster: PUT and LIST requests per day, of the job, and of each cluster at rest
-            (``requests``).
-        reads, reads_of_cluster: the same of GET and HEAD requests, with one exporter.
-        dollars_of_writes, dollars_of_reads: price of a million of them (Amazon S3 Standard, us-east-1, November 2026).
-    """
-
-    state_bytes: float = 3_846
-    sample_bytes: float = 3_350
-    sample_seconds: float = 11e-6
-    executor: float = 440 + 140
-    driver: float = 710 + 240
-    driver_of_cluster: float = 0.41
-    writes: float = 0
-    writes_of_cluster: float = 0
-    reads: float = 0
-    reads_of_cluster: float = 0
-    dollars_of_writes: float = 5.00
-    dollars_of_reads: float = 0.40
+    value: float
+    what: str
+    source: str
 
 
-MEASURED: Final = Measured()
+STATE: Final = Measurement(3_846, "bytes of a partition in an executor, changes", "shards --clusters 50")
+SAMPLES: Final = Measurement(3_350, "bytes of a partition in an executor, samples, at most", "sizes --measure 200000")
+ROUND: Final = Measurement(11, "microseconds of CPU of a round of positions, per partition", "sizes --measure 200000")
+EXECUTOR: Final = Measurement(
+    580, "MB of an executor without partitions, after the loss of others", "docs/large-form.md"
+)
+DRIVER: Final = Measurement(950, "MB of the driver with one cluster", "docs/large-form.md")
+OF_CLUSTER: Final = Measurement(0.41, "MB of each other cluster in the driver", "shards --clusters 1 50")
+FILES_PUT: Final = Measurement(129_600, "PUT of data files per day, one cluster at rest", "requests --clusters 1")
+FILES_READ: Final = Measurement(
+    306_720, "GET of data files per day, the same with one exporter", "requests --clusters 1"
+)
+OTHER_WRITES: Final = Measurement(521_280, "other PUT and LIST per day, the same", "requests --clusters 1")
+OTHER_READS: Final = Measurement(3_362_400, "other GET and HEAD per day, the same", "requests --clusters 1")
+MEASURED: Final = (
+    STATE, SAMPLES, ROUND, EXECUTOR, DRIVER, OF_CLUSTER, FILES_PUT, FILES_READ, OTHER_WRITES, OTHER_READS
+)  # fmt: skip
+AS_MANY_COMMITS: Final = 11
+"""Commits are this many times those of one cluster at most: each of 18 tables once a second, where one makes 1.6."""
+DOLLARS_OF_WRITES, DOLLARS_OF_READS = 5.00, 0.40
+"""Prices of a million requests: Amazon S3 Standard, us-east-1, November 2026."""
 
 
 class Size(NamedTuple):
@@ -93,23 +90,25 @@ class Size(NamedTuple):
     dollars: float
 
 
-def size_of(clusters: int, partitions: int, measured: Measured = MEASURED) -> Size | None:
+def size_of(clusters: int, partitions: int) -> Size | None:
     """Return the size for clusters with so many partitions together; None if a cluster is too large for one shard."""
     each = partitions / clusters
     if each > LARGEST_SHARD:
         return None
-    executors = min(clusters, math.ceil(partitions * measured.sample_seconds / OFFSETS_SECONDS / BUSY))
+    round_seconds = ROUND.value / 1e6
+    executors = min(clusters, math.ceil(partitions * round_seconds / OFFSETS_SECONDS / BUSY))
     busiest, without_one = (math.ceil(clusters / count) * each for count in (executors, max(executors - 1, 1)))
-    writes = measured.writes + clusters * measured.writes_of_cluster
-    reads = measured.reads + clusters * measured.reads_of_cluster
+    commits = min(clusters, AS_MANY_COMMITS)
+    writes = clusters * FILES_PUT.value + commits * OTHER_WRITES.value
+    reads = clusters * FILES_READ.value + commits * OTHER_READS.value
     return Size(
         executors=executors,
-        executor=measured.executor + without_one * (measured.state_bytes + measured.sample_bytes) / 1e6,
-        driver=measured.driver + (clusters - 1) * measured.driver_of_cluster,
-        offsets_seconds=max(OFFSETS_SECONDS, math.ceil(busiest * measured.sample_seconds / BUSY)),
+        executor=EXECUTOR.value + without_one * (STATE.value + SAMPLES.value) / 1e6,
+        driver=DRIVER.value + (clusters - 1) * OF_CLUSTER.value,
+        offsets_seconds=max(OFFSETS_SECONDS, math.ceil(busiest * round_seconds / BUSY)),
         writes=writes,
         reads=reads,
-        dollars=(writes * measured.dollars_of_writes + reads * measured.dollars_of_reads) / 1e6,
+        dollars=(writes * DOLLARS_OF_WRITES + reads * DOLLARS_OF_READS) / 1e6,
     )
 
 
@@ -117,8 +116,6 @@ HEAD: Final = (
     "| clusters | partitions | executors | memory of each | of the driver | offsets_interval | PUT, LIST per day | "
     "GET, HEAD per day | dollars per day |"
 )
-STATE_MEASURED: Final = frozenset({(1, 10_000), (1, 1_000_000), (10, 10_000), (10, 1_000_000), (100, 10_000)})
-"""Clusters and partitions with which ``shards`` was run: what they take in executors and driver was measured."""
 REQUESTS_MEASURED: Final = frozenset({1})
 """Clusters with which ``requests`` was run."""
 
@@ -133,21 +130,26 @@ def rows(clusters: Sequence[int], partitions: Sequence[int]) -> Iterator[str]:
             if size is None:
                 yield f"| {some} | {count:,} | a cluster of more than {LARGEST_SHARD:,} does not fit |" + " |" * 6
                 continue
-            memory_mark, request_mark = ("mc"[kind] for kind in (
-                (some, count) not in STATE_MEASURED, some not in REQUESTS_MEASURED
-            ))  # fmt: skip
+            mark = "m" if some in REQUESTS_MEASURED else "c"
             cells = (
                 f"{some}",
                 f"{count:,}",
                 f"{size.executors} c",
-                f"{size.executor / 1000:.1f} GB {memory_mark}",
-                f"{size.driver / 1000:.1f} GB {memory_mark}",
+                f"{size.executor / 1000:.1f} GB c",
+                f"{size.driver / 1000:.1f} GB c",
                 f"{size.offsets_seconds:.0f}s c",
-                f"{rounded(size.writes)} {request_mark}",
-                f"{rounded(size.reads)} {request_mark}",
+                f"{rounded(size.writes)} {mark}",
+                f"{rounded(size.reads)} {mark}",
                 f"{size.dollars:.2f} c",
             )
             yield f"| {' | '.join(cells)} |"
+
+
+def measurements() -> Iterator[str]:
+    """Yield the lines of the table of what the other one is computed from."""
+    yield "| measured | value | by |"
+    yield "|---|---|---|"
+    yield from (f"| {each.what} | {each.value:,.10g} | `{each.source}` |" for each in MEASURED)
 
 
 def rounded(number: float) -> str:
@@ -170,9 +172,10 @@ def measure(partitions: int) -> None:
             batch.apply(pa.Table.from_batches(pieces))
             seconds = time.process_time() - began
             del pieces
+            most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
             print(
                 f"{partitions:,} partitions: {seconds / partitions * 1e6:.1f} microseconds of CPU, and "
-                f"{(memory() - before) / partitions:,.0f} B, per partition",
+                f"{(memory() - before) / partitions:,.0f} B, {most / partitions:,.0f} B at most, per partition",
                 flush=True,
             )
 
@@ -181,7 +184,7 @@ def main() -> None:
     chosen = options(__doc__, clusters=[1, 10, 100], partitions=[10_000, 1_000_000, 7_000_000], measure=0)
     if chosen.measure:
         measure(chosen.measure)
-    print(*rows(chosen.clusters, chosen.partitions), sep="\n")
+    print(*rows(chosen.clusters, chosen.partitions), "", *measurements(), sep="\n")
 
 
 if __name__ == "__main__":

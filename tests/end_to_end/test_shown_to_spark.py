@@ -137,8 +137,6 @@ def test_pages_metrics_listener_log_and_history_have_both_queries_by_name(
         described
     )
     assert names_on(page_of(port, f"/history/{application['id']}/StreamingQuery/")) == STREAMS
-    batches = sum(text.startswith("progress") for text in said.read_text().splitlines())
-    print(f"{sum(file.stat().st_size for file in logs.rglob('*') if file.is_file()) / batches:,.0f} bytes per batch")
 
 
 def driver_of(job: Program) -> int:

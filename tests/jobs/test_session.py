@@ -23,6 +23,7 @@ from streaming.jobs.session import (
     end_planners,
     is_local,
     measured_configuration,
+    named_by_user,
     parse_properties,
     submit_arguments,
     tasks_at_once,
@@ -66,6 +67,13 @@ def test_what_the_user_gave_is_left_alone() -> None:
     unset = configuration("isrwatch", given, jars=(), extra={"spark.ui.enabled": "false", "spark.driver.memory": "1g"})
     assert not set(given) & set(unset)
     assert unset["spark.driver.memory"] == "1g"
+
+
+def test_the_file_of_the_launcher_is_no_name_of_the_application() -> None:
+    given = {"spark.app.name": "main.py", "spark.master": "yarn"}
+    assert named_by_user(given, "/opt/isrwatch/deploy/spark/main.py") == {"spark.master": "yarn"}
+    assert named_by_user({**given, "spark.app.name": "mine"}, "main.py") == {**given, "spark.app.name": "mine"}
+    assert configuration("isrwatch", {"spark.master": "yarn"}, (), {})["spark.app.name"] == "isrwatch"
 
 
 def test_our_own_extra_wins_over_the_reference_file() -> None:
