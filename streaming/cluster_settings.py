@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.errors import ConfigurationError
-from streaming.settings import document_of, settings_of, with_secrets
+from streaming.secret_values import with_secrets
+from streaming.settings import document_of, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,7 @@ def each_cluster(path: Path | None, only: str | None = None) -> list[Settings]:
 
 
 def filled(every: Sequence[Settings]) -> list[Settings]:
-    """Return the settings with their secrets; see :func:`streaming.settings.with_secrets`.
+    """Return the settings with their secrets; see :func:`streaming.secret_values.with_secrets`.
 
     Raises:
         ConfigurationError: a secret cannot be read; of several clusters it names the one.

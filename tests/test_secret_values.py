@@ -9,14 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.errors import ConfigurationError
-from streaming.settings import (
-    ClusterSettings,
-    CollectSettings,
-    ControllersSettings,
-    Settings,
-    with_secrets,
-    written_secrets,
-)
+from streaming.secret_values import with_secrets, written_secrets
+from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
 
 
 def with_client(**client: str) -> Settings:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from streaming import settings
 from streaming.durations import duration_text
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.settings import with_secrets
+from streaming.secret_values import with_secrets
 from streaming.sources.protocol.security import from_client
 
 REFERENCE = Path(__file__).parents[1] / "conf" / "isrwatch.toml"

@@ -20,10 +20,11 @@ from streaming.contracts.observations import SourceKind
 from streaming.contracts.sample_tables import BROKER_SPEED, ISR_RECONCILIATION, REPLICA_OFFSETS
 from streaming.contracts.slopes import seconds_left
 from streaming.contracts.state import BrokerState
+from streaming.contracts.words import brokers_in_words
 from streaming.delta.log.queries import open_ours, plain, query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from exporters.read_model.snapshot import ClusterSnapshot
 
@@ -252,13 +253,19 @@ def said_of_brokers(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
 
 def _said_of_restarts(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say once what keeps brokers of a cluster from being stopped for the same reason."""
-    brokers: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for row in rows:
-        if row["liveness_advice"] is None and row["restart_reason"] is not None:
-            brokers[row["cluster"], row["restart_reason"]].append(row["broker"])
-    for (cluster, reason), numbers in brokers.items():
-        who = f"broker{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}{asked.of_cluster(cluster)}"
-        yield Sentence(f"restart of {who}: {reason}", Tone.PLAIN)
+    for cluster in dict.fromkeys(row["cluster"] for row in rows):
+        own = [row for row in rows if row["cluster"] == cluster and row["liveness_advice"] is None]
+        for who, reason in by_reason((row["broker"], row["restart_reason"]) for row in own):
+            yield Sentence(f"restart of {who}{asked.of_cluster(cluster)}: {reason}", Tone.PLAIN)
+
+
+def by_reason(reasons: Iterable[tuple[int, str | None]]) -> Iterator[tuple[str, str]]:
+    """Yield each reason once, with the brokers that have it; None is none."""
+    brokers: defaultdict[str, list[int]] = defaultdict(list)
+    for number, reason in reasons:
+        if reason is not None:
+            brokers[reason].append(number)
+    yield from ((brokers_in_words(numbers), reason) for reason, numbers in brokers.items())
 
 
 def _said_of_trouble(row: Row, who: str, now: int) -> Iterator[Sentence]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers import links
-from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Row, Sentence, refuse_unknown
+from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Row, Sentence, read_time, refuse_unknown
 from exporters.answers.event_groups import by_moment
-from exporters.answers.event_text import as_event
+from exporters.answers.event_text import as_event, causes_explained
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_archive import IncidentArchive, groups_beyond, read_names
 from exporters.read_model.incident_ids import shown_id
@@ -37,6 +37,8 @@ FILTERS: Final[Mapping[str, str]] = {
     "until": "Only those that began at this time or before.",
 }
 """Every filter with its help."""
+VALUES: Final[Mapping[str, tuple[str, ...]]] = {"class": tuple(IncidentClass)}
+"""Filters with a closed set of values."""
 MOST_EVENTS: Final = 10_000
 MOST_MOMENTS: Final = 200
 _LAST_OBSERVED: Final = (
@@ -63,7 +65,7 @@ def answer(tables: Tables, question: Question) -> Answer:
     names_there = {name for row in every for name in (row["cluster"], row["cluster_id"])}
     names_there |= {name for each in freshness for name in (each.name, each.id)} | {*names, *names.values()}
     refuse_unknown(question.clusters, names_there, "cluster")
-    since, until = (clock.read(given[name][-1]) if given.get(name) else None for name in ("since", "until"))
+    since, until = (read_time(name, given, clock) for name in ("since", "until"))
     as_of = None if question.at is None else AsOf(clock.read(question.at))
     if as_of is not None:
         rows = archive.open_at(as_of.moment, question.clusters)
@@ -322,12 +324,17 @@ def facts(explained: IncidentReport, clock: Clock) -> dict[str, str]:
         "suspects": suspects(row),
         "topics": ", ".join(row["topics"] or ()),
         "causes": ", ".join(causes),
+        "because": "; ".join(f"{cause}: {meaning}" for cause, meaning in causes_explained(_causes(row)).items()),
         "peak": ", ".join(f"{'?' if count is None else count} {name}" for name, count in peaks.items()),
         "planned": "; ".join(f"broker {each['broker']}: {each['text']}" for each in explained.work),
         "long id": row["incident_id"],
         "polled": said_of_evidence(explained.evidence),
     }
     return {name: str(text) for name, text in every.items() if text}
+
+
+def _causes(row: Mapping[str, Any]) -> list[str]:
+    return [each["cause"] for each in row["causes"] or ()]
 
 
 def said_of_evidence(events: Iterable[Mapping[str, Any]]) -> str | None:

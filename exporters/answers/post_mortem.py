@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from exporters.answers.event_text import causes_explained
 from exporters.answers.incidents import closed, suspects
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.times import Clock
@@ -106,6 +107,9 @@ def _cause(row: Mapping[str, Any]) -> Iterator[str]:
     if causes:
         yield ""
         yield f"Changes of partitions by cause: {escaped(causes)}."
+        yield ""
+        explained = causes_explained(each["cause"] for each in row["causes"])
+        yield from (f"- {escaped(cause)}: {escaped(meaning)}" for cause, meaning in explained.items())
     if row["next_step"]:
         yield ""
         yield f"Do first: {escaped(row['next_step'])}"

@@ -21,7 +21,8 @@ from exporters.answers.incidents import IncidentReport
 from streaming.durations import duration_text
 from streaming.errors import ConfigurationError
 from streaming.escapes import printable
-from streaming.settings import ServerSettings, check_url, server_password
+from streaming.secret_values import server_password
+from streaming.settings import ServerSettings, check_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -69,7 +69,7 @@ class Parts:
     def start(self, name: str, *arguments: str) -> Part:
         """Start ``isrwatch NAME ARGUMENTS``; both its streams go to ``LOGS/NAME.log``."""
         log = self.logs / f"{name}.log"
-        attached = [sys.executable, "-m", "exporters.demo.attached", str(os.getpid())]
+        attached = [sys.executable, "-m", "exporters.running.attached", str(os.getpid())]
         with log.open("wb") as stream:
             process = subprocess.Popen(  # noqa: S603 - this very interpreter
                 [*attached, name, *arguments],

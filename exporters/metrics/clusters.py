@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +17,10 @@ from exporters.metrics.metric import (
     flag,
 )
 from exporters.read_model.cluster_health import HealthBasis, reasons_of
-from exporters.read_model.conditions import Raised, raised
+from exporters.read_model.conditions import RAISED_LABELS, raised
 from exporters.read_model.health_reasons import BLIND, NOT_YET_OBSERVED, SEVERITIES
 from exporters.read_model.incident_ids import shown_id
+from exporters.read_model.incident_sentences import sentence_of
 from exporters.read_model.snapshot import SECOND, ClusterIncidents, ClusterSnapshot, SourceProgress
 from streaming.contracts import health
 from streaming.contracts.conditions import Condition
@@ -337,7 +337,7 @@ def _raised(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) ->
 CONDITION_METRICS: Final = (
     JudgedMetric(
         name=f"{OWN_PREFIX}condition_since_seconds",
-        labels=Raised._fields[:-1],
+        labels=RAISED_LABELS,
         help="A condition that is raised, and since when it holds, in seconds since 1970; severity is critical, "
         "warning or info, short_id the incident that explains it. It stays while data is stale. Without a cluster it "
         "concerns all of them.",
@@ -389,18 +389,15 @@ _HARM_OF: Final = {
     Condition.UNDER_MIN_ISR: Harm.REFUSED,
     Condition.UNDER_MIN_ISR_PLANNED: Harm.REFUSED,
 }
-_COUNTS: Final = re.compile(r": (?:up to )?\d+ partition.*")
 
 
 def _in_notification(row: Mapping[str, Any], spells: Iterable[Spell]) -> str:
     """Return what a notification says of an incident; spells of other incidents may have its name, too."""
-    consequence = row["consequence"] or ""
-    facts = _COUNTS.sub("", (row["summary"] or "").partition(f"; {consequence}")[0])
     lasts: dict[Harm, bool] = {}
     for each in spells:
         harm = _HARM_OF[Condition(each.condition)]
         lasts[harm] = lasts.get(harm, False) or each.ended_at is None
-    return notification(shown_id(row), facts, consequence, row["next_step"] or "", lasts)
+    return notification(shown_id(row), sentence_of(row).what, row["consequence"] or "", row["next_step"] or "", lasts)
 
 
 def _current(cluster: ClusterSnapshot) -> Iterator[Sample]:

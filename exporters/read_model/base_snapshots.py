@@ -1,7 +1,7 @@
 """The state at a moment from ``past_states``: the newest base that had wholly occurred by then, and what came after it.
 
-Theory: ``streaming.delta.changes.bases``. Bases that were read stay in memory, and so do the changes that followed the
-last one: the next moment costs what is applied to it alone.
+Theory: ``streaming.delta.changes.bases``. Bases that were read stay in memory. So does the state two hours before the
+last moment, with the changes of the hours around it: the next moment costs what is applied to that alone.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ import pyarrow.compute as pc
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.kept_rows import KeptTable
 from exporters.read_model.snapshot import ReplicationSnapshot
-from exporters.read_model.stored_partitions import decode_changed, put_stored
+from exporters.read_model.stored_partitions import STORED_ORDER, decode_changed, put_stored
 from streaming.contracts.events import Subject
 from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_CHANGES, PAST_STATES
 from streaming.delta.changes.bases import bases_of, read_base
 from streaming.delta.changes.history import EXPIRED_VERSION
+from streaming.delta.log.cluster_files import of_clusters
+from streaming.delta.log.copies import ColumnBounds, FileCopies
 from streaming.delta.log.definitions import arrow_schema
-from streaming.delta.log.queries import ALL, last_of_each, query, quoted, where_in
+from streaming.delta.log.queries import ALL, last_of_each, numbered, query, quoted, where_in
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
 from streaming.errors import IsrwatchError
@@ -43,6 +45,8 @@ _AHEAD: Final = 3_600_000_000
 """Microseconds before and after a moment that its changes are read for: who walks through the past asks for them."""
 BYTES_KEPT: Final = 96 << 20
 """Bytes of the changes after a base that stay in memory: more are read again for each moment."""
+FOLLOWED: Final = 4
+"""Choices of clusters that were asked for last, whose changes stay in memory."""
 _MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 _KEY: Final = ["subject", "cluster_id", "topic_id", "partition", "broker"]
 _READ: Final = (
@@ -50,7 +54,9 @@ _READ: Final = (
     "after", "broker_after", "cluster_after",
 )  # fmt: skip
 _TYPES: Final = pa.schema([arrow_schema(PARTITION_CHANGES).field(name) for name in _READ])
-_ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
+_PLACE: Final = ["version", "ordinal"]
+_ORDER: Final = [(name, "ascending") for name in _PLACE]
+_OCCURRED: Final = _TYPES.field("occurred_not_after").type
 Clusters = frozenset[str] | None
 
 
@@ -66,7 +72,18 @@ _NOTHING: Final = _Begin(BEFORE_FIRST, ReplicationSnapshot())
 
 
 class _Following(NamedTuple):
-    """The changes after a base, as they were read from a version of a table, for moments of some hours."""
+    """The state at a moment, and the changes after it, as they were read from a version of a table.
+
+    Attributes:
+        table_id, table_version: of the change log as it was read.
+        begin: version of the base.
+        clusters: that were read; None: all.
+        since, until: the changes are of this time; UTC microseconds.
+        snapshot: the state at ``since``.
+        version: the newest that it has a change of.
+        newest: key, version and ordinal of the changes since the base that it has.
+        rows: the changes after it; none that it replaces.
+    """
 
     table_id: int
     table_version: int
@@ -74,7 +91,39 @@ class _Following(NamedTuple):
     clusters: Clusters
     since: int
     until: int
+    snapshot: ReplicationSnapshot
+    version: int
+    newest: pa.Table
     rows: pa.Table
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its changes."""
+        return int(self.rows.nbytes + self.newest.nbytes)
+
+    def of(self, clusters: Clusters) -> _Following:
+        """Return the same of some of its clusters."""
+        if clusters == self.clusters or clusters is None:
+            return self
+        chosen = {key: each for key, each in self.snapshot.clusters.items() if key in clusters}
+        snapshot, rows = replace(self.snapshot, clusters=chosen), of_clusters(self.rows, clusters)
+        return self._replace(clusters=clusters, snapshot=snapshot, rows=rows)
+
+    def after(self, rows: pa.Table) -> pa.Table:
+        """Return the rows that its state does not replace: what was committed later may have occurred before."""
+        if not self.newest.num_rows or not rows.num_rows:
+            return rows
+        keyed = numbered(_without_nulls(rows.select([*_KEY, *_PLACE])), [*_KEY, *_PLACE])
+        both = keyed.join(self.newest, _KEY, right_suffix="_of_state")
+        version, ordinal = (f"{name}_of_state" for name in _PLACE)
+        is_same_version = pc.equal(both["version"], both[version])
+        is_older = pc.or_(
+            pc.less(both["version"], both[version]), pc.and_(is_same_version, pc.less(both["ordinal"], both[ordinal]))
+        )
+        is_older = pc.fill_null(is_older, fill_value=False)
+        if not pc.any(is_older).as_py():
+            return rows
+        return rows.take(both.filter(pc.invert(is_older))["row"])
 
 
 class BaseSnapshots:
@@ -83,9 +132,10 @@ class BaseSnapshots:
     def __init__(self, tables: Place) -> None:
         """Read nothing yet; the folder of the tables need not exist."""
         self._tables = tables
-        self._bases = KeptTable(tables, PAST_STATES)
+        self.bases = KeptTable(tables, PAST_STATES)
         self._begins: OrderedDict[tuple[Base, Clusters], _Begin] = OrderedDict()
-        self._following: _Following | None = None
+        self._following: OrderedDict[Clusters, _Following] = OrderedDict()
+        self.copies = FileCopies(tables / PARTITION_CHANGES.name)
         self._damaged: set[str] = set()
 
     def at(self, changes: DeltaTable, at: int, clusters: Collection[str] | None) -> tuple[SnapshotDraft, int]:
@@ -101,20 +151,14 @@ class BaseSnapshots:
         """
         chosen = None if clusters is None else frozenset(clusters)
         begin = self._begin(int(changes.version()), at, chosen)
-        rows = self._rows(changes, begin.version, at, chosen)
-        draft = SnapshotDraft(begin.snapshot)
-        newest = newest_of_each(rows)
-        if begin is _NOTHING:
-            put_first(draft, newest)
-        else:
-            decode_changed(begin.snapshot, newest)
-            apply_changes(draft, newest)
-        if begin.version > BEFORE_FIRST or changes.transaction_version(EXPIRED_VERSION) is None:
-            count_isr_removals(draft, rows, StateVersions())
-        else:
-            for cluster in draft.every_cluster():
-                cluster.drop_isr_removals()
-        return draft, max(begin.version, pc.max(rows["version"]).as_py() or BEFORE_FIRST)
+        is_counted = begin.version > BEFORE_FIRST or changes.transaction_version(EXPIRED_VERSION) is None
+        held = self._followed(changes, begin, at, chosen)
+        moment = pa.scalar(at, held.rows.schema.field("occurred_not_after").type)
+        rows = held.rows.filter(pc.less_equal(held.rows["occurred_not_after"], moment))
+        draft = _applied(held.snapshot, rows)
+        for cluster in () if is_counted else draft.every_cluster():
+            cluster.drop_isr_removals()
+        return draft, max(held.version, pc.max(rows["version"]).as_py() or BEFORE_FIRST)
 
     def _begin(self, newest_version: int, at: int, clusters: Clusters) -> _Begin:
         for base in self._candidates(newest_version, at):
@@ -134,7 +178,7 @@ class BaseSnapshots:
     def _candidates(self, newest_version: int, at: int) -> Iterator[Base]:
         """Yield the bases that had wholly occurred by a moment, newest first."""
         try:
-            opened = self._bases.opened()
+            opened = self.bases.opened()
             bases = [] if opened is None else bases_of(opened)
         except IsrwatchError:
             return
@@ -160,28 +204,92 @@ class BaseSnapshots:
         while len(self._begins) > 1 and sum(each.partitions for each in self._begins.values()) > PARTITIONS_KEPT:
             self._begins.popitem(last=False)
 
-    def _rows(self, changes: DeltaTable, begin: int, at: int, clusters: Clusters) -> pa.Table:
-        """Return the changes after a version that had occurred by a moment, in any order."""
-        held, version, table_id = self._following, int(changes.version()), changes.metadata().id
-        is_same = held is not None and (held.table_id, held.begin, held.clusters) == (table_id, begin, clusters)
-        if held is None or not is_same or not held.since <= at <= held.until or held.table_version > version:
-            since, until = at - _BACK, at + _AHEAD
-            rows = _thinned(_changes(changes, begin, until, clusters), since)
-            held = _Following(table_id, version, begin, clusters, since, until, rows)
-        elif held.table_version < version:  # they may have occurred before
-            fresh = _changes(changes, held.table_version, held.until, clusters)
-            rows = _thinned(pa.concat_tables([held.rows, fresh]), held.since)
-            held = held._replace(table_version=version, rows=rows)
-        self._following = held if held.rows.nbytes <= BYTES_KEPT else None
-        moment = pa.scalar(at, held.rows.schema.field("occurred_not_after").type)
-        return held.rows.filter(pc.less_equal(held.rows["occurred_not_after"], moment))
+    def _followed(self, changes: DeltaTable, begin: _Begin, at: int, clusters: Clusters) -> _Following:
+        """Return a state before a moment, and the changes after that, in any order."""
+        version, table_id = int(changes.version()), changes.metadata().id
+        for key in dict.fromkeys((clusters, None)):
+            held = self._following.pop(key, None)
+            is_same = held is not None and (held.table_id, held.begin) == (table_id, begin.version)
+            if held is None or not is_same or not held.since <= at <= held.until or held.table_version > version:
+                continue
+            newer = held if held.table_version == version else self._with_newer(held, changes, version)
+            if newer is not None:
+                self._keep(newer)
+                return newer.of(clusters)
+        since, until = at - _BACK, at + _AHEAD
+        rows = self._changes(changes, begin.version, until, clusters)
+        had_occurred = pc.less_equal(rows["occurred_not_after"], pa.scalar(since, _OCCURRED))
+        early, late = rows.filter(had_occurred), rows.filter(pc.invert(had_occurred))
+        newest = newest_of_each(early)
+        snapshot = _applied(begin.snapshot, early, newest).finish(begin.version, since, 0)
+        upto = max(begin.version, pc.max(early["version"]).as_py() or BEFORE_FIRST)
+        keys = _without_nulls(newest.select([*_KEY, *_PLACE]))
+        made = _Following(table_id, version, begin.version, clusters, since, until, snapshot, upto, keys, late)
+        made = made._replace(rows=made.after(late))
+        self._keep(made)
+        return made
+
+    def _keep(self, held: _Following) -> None:
+        """Keep what was asked for last: of all clusters, and of one after the other."""
+        self._following[held.clusters] = held
+        while self._following and (
+            len(self._following) > FOLLOWED or sum(each.nbytes for each in self._following.values()) > BYTES_KEPT
+        ):
+            self._following.popitem(last=False)
+
+    def _with_newer(self, held: _Following, changes: DeltaTable, version: int) -> _Following | None:
+        """Return the same with the changes of later versions; None if some had occurred before its state."""
+        fresh = self._changes(changes, held.table_version, held.until, held.clusters)
+        if pc.any(pc.less_equal(fresh["occurred_not_after"], pa.scalar(held.since, _OCCURRED))).as_py():
+            return None
+        return held._replace(table_version=version, rows=pa.concat_tables([held.rows, fresh]))
+
+    def _changes(self, changes: DeltaTable, after: int, at: int, clusters: Clusters) -> pa.Table:
+        """Read the changes after a version that had occurred by a moment."""
+        near = {"version": ColumnBounds(lowest=after + 1), "occurred_not_after": ColumnBounds(highest=at)}
+        where = ALL if clusters is None else where_in(clusters)
+        return query(
+            self.copies.holding(changes, near),
+            f"SELECT {quoted(_READ)} FROM rows WHERE subject <> 'source' AND version > {after} "  # noqa: S608 - numbers
+            f"AND occurred_not_after <= {_MOMENT.format(at)} AND {where}",
+        ).cast(_TYPES)
+
+
+def _without_nulls(rows: pa.Table) -> pa.Table:
+    """Return keys that can be joined: to Arrow, no null equals another one."""
+    filled = {"topic_id": "", "partition": -1, "broker": -1}
+    columns = {name: rows[name] for name in rows.column_names}
+    return pa.table(columns | {name: pc.fill_null(rows[name], value) for name, value in filled.items()})
+
+
+def _applied(snapshot: ReplicationSnapshot, rows: pa.Table, newest: pa.Table | None = None) -> SnapshotDraft:
+    """Return a state with changes; ``newest``: the newest of each key, if they are chosen already."""
+    draft = SnapshotDraft(snapshot, keeps_counters=False)
+    newest = newest_of_each(rows) if newest is None else newest
+    if snapshot.clusters:
+        decode_changed(snapshot, newest)
+        apply_changes(draft, newest)
+    else:
+        put_first(draft, newest)
+    count_isr_removals(draft, rows, StateVersions())
+    return draft
 
 
 def put_first(draft: SnapshotDraft, rows: pa.Table) -> None:
     """Put a whole state, one row of each key, into a draft of nothing."""
     is_partition = pc.equal(rows["subject"], Subject.PARTITION.value)
     apply_changes(draft, rows.filter(pc.invert(is_partition)))
-    put_stored(draft, _partitions(rows.filter(is_partition)))
+    is_deleted = pc.fill_null(pc.struct_field(rows["after"], "is_deleted"), fill_value=False)
+    deleted = _partitions(rows.filter(pc.and_(is_partition, is_deleted)))
+    live = numbered(rows, ["cluster_id", "topic_id", "partition"]).filter(pc.and_not(is_partition, is_deleted))
+    put_stored(draft, _partitions(_taken(rows, live.sort_by(STORED_ORDER)["row"].combine_chunks())), deleted)
+
+
+def _taken(rows: pa.Table, places: pa.Array) -> pa.Table:
+    """Return rows in an order. A row has every value of a partition: they are copied once, and only if they must be."""
+    if len(places) and pc.all(pc.equal(pc.pairwise_diff(places), 1)).as_py() is not False:
+        return rows.slice(places[0].as_py(), len(places))
+    return rows.take(places)
 
 
 def _partitions(rows: pa.Table) -> pa.Table:
@@ -191,28 +299,12 @@ def _partitions(rows: pa.Table) -> pa.Table:
     return pa.table({name: columns[name] if name in columns else rows[name] for name in PartitionState._fields})
 
 
-def _thinned(rows: pa.Table, since: int) -> pa.Table:
-    """Leave out the rows of clusters that others replace by a moment: who votes is written down each minute."""
-    had_occurred = pc.less_equal(rows["occurred_not_after"], pa.scalar(since, rows["occurred_not_after"].type))
-    is_old = pc.and_(had_occurred, pc.equal(rows["subject"], Subject.CLUSTER.value))
-    return pa.concat_tables([rows.filter(pc.invert(is_old)), newest_of_each(rows.filter(is_old))])
-
-
 def _of_clusters(begin: _Begin, clusters: Clusters) -> _Begin:
     """Return a state of more clusters without the others."""
     if clusters is None:
         return begin
     chosen = {key: each for key, each in begin.snapshot.clusters.items() if key in clusters}
     return begin._replace(snapshot=replace(begin.snapshot, clusters=chosen))
-
-
-def _changes(changes: DeltaTable, after: int, at: int, clusters: Clusters) -> pa.Table:
-    where = ALL if clusters is None else where_in(clusters)
-    return query(
-        changes,
-        f"SELECT {quoted(_READ)} FROM rows WHERE subject <> 'source' AND version > {after} "  # noqa: S608 - numbers
-        f"AND occurred_not_after <= {_MOMENT.format(at)} AND {where}",
-    ).cast(_TYPES)
 
 
 def newest_of_each(rows: pa.Table) -> pa.Table:

@@ -30,8 +30,9 @@ from exporters.read_model.health_reasons import (
     HealthSeverity,
     reason_of,
 )
+from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND
-from streaming.contracts.conditions import RULES, Condition
+from streaming.contracts.conditions import OF_BROKERS, RULES, Condition
 from streaming.contracts.quorum_members import by_node, replaced
 from streaming.contracts.standing import standing
 from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES, SAMPLED_CONDITIONS, SOURCE_PROGRESS
@@ -188,6 +189,7 @@ def _blind_reasons(
 
 
 _SINCE: Final = {Condition.OFFLINE: "offline_since", Condition.UNDER_MIN_ISR: "under_min_isr_since"}
+_LACKING: Final = frozenset({Condition.UNDER_REPLICATED, Condition.AT_MIN_ISR, Condition.MIN_ISR_UNKNOWN})
 _PLANNED: Final = {
     Condition.OFFLINE: Condition.OFFLINE_PLANNED,
     Condition.UNDER_MIN_ISR: Condition.UNDER_MIN_ISR_PLANNED,
@@ -210,7 +212,20 @@ def partition_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReas
             age_seconds=cluster.age_seconds(now),
             severity=severity,
             spells=spells,
+            explained_by=_of_missing(cluster, partitions) if condition in _LACKING else (),
+            open_incidents=_open_incidents(cluster),
         )
+
+
+def _of_missing(cluster: ClusterSnapshot, partitions: Iterable[PartitionState]) -> list[Spell]:
+    """Return the rows of the brokers that partitions lack: their incidents explain that redundancy is lost."""
+    missing = {broker for each in partitions for broker in _missing(each)}
+    return [spell for spell in open_spells(cluster, *OF_BROKERS) if _broker_of(spell) in missing]
+
+
+def _open_incidents(cluster: ClusterSnapshot) -> dict[str, str]:
+    """Return what the open incidents of a cluster are called, by their ids."""
+    return {} if cluster.incidents is None else {row["incident_id"]: shown_id(row) for row in cluster.incidents.open}
 
 
 def _by_condition(cluster: ClusterSnapshot, announced: frozenset[int]) -> dict[Condition, list[PartitionState]]:
@@ -285,7 +300,14 @@ def _of_brokers(
     cluster: ClusterSnapshot, condition: Condition, numbers: AbstractSet[int], age: float | None
 ) -> Iterator[HealthReason]:
     spells = [spell for spell in open_spells(cluster, condition) if _broker_of(spell) in numbers]
-    yield from reason_of(condition, numbers, lambda number: f"broker {number}", age_seconds=age, spells=spells)
+    yield from reason_of(
+        condition,
+        numbers,
+        lambda number: f"broker {number}",
+        age_seconds=age,
+        spells=spells,
+        open_incidents=_open_incidents(cluster),
+    )
 
 
 def _broker_of(spell: Spell) -> int | None:

@@ -70,6 +70,8 @@ class Raised(NamedTuple):
         condition, subject, severity: what is wrong, with what, and how bad that is.
         short_id: of the incident that explained it from its begin; empty for none.
         since: when it began as far as the data shows, UTC microseconds.
+        again_since: from when it lasts without a break, if it was over in between; None if it was not.
+        ended_at: when it was over; None while it lasts. It stays raised for a while, in case it comes again.
     """
 
     cluster: str
@@ -78,11 +80,21 @@ class Raised(NamedTuple):
     severity: str
     short_id: str
     since: int
+    again_since: int | None = None
+    ended_at: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """True if it does not last any more; an unclean election, which is a moment, is not over while it is raised."""
+        return self.ended_at is not None and self.condition is not Condition.UNCLEAN_ELECTION
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Return the values of its labels."""
-        return self[:-1]
+        return self.cluster, self.condition, self.subject, self.severity, self.short_id
+
+
+RAISED_LABELS: Final = ("cluster", "condition", "subject", "severity", "short_id")
 
 
 class ConditionSettings(NamedTuple):
@@ -212,7 +224,8 @@ def _of_rows(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Rais
     spells = (each for each in cluster.conditions if _counts(each, inputs.settings))
     for each in standing(spells, until, inputs.settings.rules):
         severity = inputs.settings.severity(each.severity)
-        yield Raised("", each.condition, each.subject, severity, each.short_id or "", each.since)
+        short_id = each.short_id or ""
+        yield Raised("", each.condition, each.subject, severity, short_id, each.since, each.again_since, each.ended_at)
 
 
 def _counts(spell: Spell, settings: ConditionSettings) -> bool:

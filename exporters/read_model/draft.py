@@ -57,6 +57,8 @@ class SnapshotDraft:
     sampled_conditions: Mapping[str, tuple[SampledSpell, ...]] = field(default_factory=dict)
     expired_incidents: IncidentCounts = field(default_factory=Counter)
     counted_since: int | None = None
+    keeps_counters: bool = True
+    """What is exposed as a counter never goes back; a state of the past is shown as its rows have it."""
 
     def __post_init__(self) -> None:
         """Keep incidents and conditions until others are put, and since when is counted."""
@@ -70,7 +72,9 @@ class SnapshotDraft:
         if draft is None:
             last = self.last.clusters.get(cluster_id)
             empty = ClusterState(cluster_id, name)  # type: ignore[arg-type]  # an id of a table is an id
-            draft = self.drafts[cluster_id] = ClusterDraft(last or ClusterSnapshot(cluster=empty))
+            draft = self.drafts[cluster_id] = ClusterDraft(
+                last or ClusterSnapshot(cluster=empty), keeps_counters=self.keeps_counters
+            )
         return draft
 
     def put_cluster(self, cluster: ClusterState, _configs: Configs) -> None:
@@ -171,9 +175,9 @@ _SINCE_OF: Final = attrgetter(*(f"{name}_since" for name in EPISODES))
 class ClusterDraft:
     """The next snapshot of one cluster."""
 
-    def __init__(self, last: ClusterSnapshot) -> None:
+    def __init__(self, last: ClusterSnapshot, *, keeps_counters: bool = True) -> None:
         """Start from the last snapshot."""
-        self._last = last
+        self._last, self._keeps_counters = last, keeps_counters
         self._cluster = last.cluster
         self._topics = dict(last.topics)
         self._opened: dict[str, MutableMapping[int, PartitionState]] = {}
@@ -203,7 +207,7 @@ class ClusterDraft:
         before = partitions.pop(partition.partition, None) or self._tombstones.pop(key, None)
         self._unsettled.pop(key, None)
         self._recent.pop(key, None)
-        if before is not None and not partition.is_deleted:
+        if before is not None and not partition.is_deleted and self._keeps_counters:
             partition = _never_back(before, partition, self._last.cluster.observed)
         if partition.is_deleted and self._cluster.has_expired(partition):
             if before is not None:

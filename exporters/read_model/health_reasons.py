@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import nsmallest
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.contracts.conditions import Condition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from streaming.contracts.conditions import Spell
 
@@ -90,7 +91,7 @@ class HealthReason:
         count: of how many things it is true.
         examples: the first of them.
         more: how many of them are not among the examples.
-        since: when the oldest of it began, UTC microseconds; None is unknown.
+        since: from when the oldest of it lasts without a break, UTC microseconds; None is unknown.
         age_seconds: age of the data that it rests on; None where there is none.
         summary: the reason in words.
         incidents: short ids of what explains it, as far as the table of conditions says.
@@ -117,6 +118,8 @@ def reason_of(  # noqa: PLR0913 - what a reason is made of, by name
     age_seconds: float | None = None,
     severity: HealthSeverity | None = None,
     spells: Sequence[Spell] = (),
+    explained_by: Iterable[Spell] = (),
+    open_incidents: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[HealthReason]:
     """Yield the reason that some things give, none without any.
 
@@ -129,6 +132,9 @@ def reason_of(  # noqa: PLR0913 - what a reason is made of, by name
         age_seconds: age of the data that it rests on.
         severity: None is the first of its condition.
         spells: rows of the same; since when they last counts for more than what the snapshot shows.
+        explained_by: rows of what explains it besides, whose incidents are named, too.
+        open_incidents: shown ids of the open incidents by their ids. One that explains a row now stands for the one
+            that named it at its begin, which may be over.
     """
     if not things:
         return
@@ -140,8 +146,23 @@ def reason_of(  # noqa: PLR0913 - what a reason is made of, by name
         count=len(things),
         examples=examples,
         more=len(things) - len(examples),
-        since=min((each.since for each in spells), default=shown),
+        since=min(map(begin_of, spells), default=shown),
         age_seconds=age_seconds,
         summary=SUMMARIES[condition],
-        incidents=tuple(sorted({each.short_id for each in spells if each.short_id is not None})),
+        incidents=_names((*spells, *explained_by), open_incidents),
     )
+
+
+def begin_of(spell: Spell) -> int:
+    """Return since when something lasts without a break; what is over is raised since the begin of its chain."""
+    return spell.began_at if spell.ended_at is None else spell.since
+
+
+def _names(spells: Iterable[Spell], open_incidents: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the incidents that explain rows: of what came again the first one only for want of another."""
+    names: dict[bool, set[str]] = {True: set(), False: set()}
+    for each in spells:
+        now = open_incidents.get(each.explained_by or "")
+        if (name := now or each.short_id) is not None:
+            names[now is not None or each.ended_at is not None or each.began_at == each.since].add(name)
+    return tuple(sorted(names[True] or names[False]))

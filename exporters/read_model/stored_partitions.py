@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from exporters.read_model.draft import SnapshotDraft
     from exporters.read_model.snapshot import ReplicationSnapshot
 
-_ORDER: Final = [("cluster_id", "ascending"), ("topic_id", "ascending"), ("partition", "ascending")]
+STORED_ORDER: Final = [("cluster_id", "ascending"), ("topic_id", "ascending"), ("partition", "ascending")]
 
 
 class _Rows:
@@ -106,21 +106,21 @@ class StoredTopic(MutableMapping[int, PartitionState]):
         return self.rows.count - len(self._gone) + sum(number not in self.rows for number in self._changed)
 
 
-def put_stored(draft: SnapshotDraft, rows: pa.Table) -> None:
+def put_stored(draft: SnapshotDraft, live: pa.Table, deleted: pa.Table) -> None:
     """Put the partitions of a base into a draft that has no partitions yet, after its clusters.
 
     Args:
         draft: of nothing but clusters and brokers.
-        rows: in the columns of ``partition_state``, one of each partition; tombstones, too.
+        live: partitions in the columns of ``partition_state`` and in ``STORED_ORDER``, each once.
+        deleted: tombstones, in the same columns.
     """
-    for row in rows.select(["cluster_id", "cluster"]).group_by(["cluster_id", "cluster"]).aggregate([]).to_pylist():
-        draft.cluster(row["cluster_id"], row["cluster"])
-    deleted = rows.filter(rows["is_deleted"])
-    live = rows.filter(pc.invert(rows["is_deleted"])).sort_by(_ORDER).combine_chunks()
+    live = live.combine_chunks()
+    for rows in (live, deleted):
+        for row in rows.select(["cluster_id", "cluster"]).group_by(["cluster_id", "cluster"]).aggregate([]).to_pylist():
+            draft.cluster(row["cluster_id"], row["cluster"])
     for cluster_id, shapes, totals in counted(live):
         draft.drafts[cluster_id].put_counted(shapes, totals)
-    names = (live[name].to_pylist() for name in ("cluster_id", "topic_id", "topic", "partition"))
-    _put_topics(draft, live, list(zip(*names, strict=True)))
+    _put_topics(draft, live)
     for partition in states_of(PartitionState, live.filter(_are_unsettled(live))):
         draft.drafts[partition.cluster_id].put_unsettled(partition)
     for partition in states_of(PartitionState, live.filter(_are_recent(draft, live))):
@@ -148,18 +148,29 @@ def decode_changed(snapshot: ReplicationSnapshot, changes: pa.Table) -> None:
             rows.some[number] = partition
 
 
-def _put_topics(draft: SnapshotDraft, live: pa.Table, keys: list[tuple[str, str, str, int]]) -> None:
+def _put_topics(draft: SnapshotDraft, live: pa.Table) -> None:
+    if not live.num_rows:
+        return
     topics: dict[str, dict[str, TopicPartitions]] = {}
-    begin = 0
-    for end in range(1, len(keys) + 1):
-        if end == len(keys) or keys[end][:2] != keys[begin][:2]:
-            cluster_id, topic_id, *_ = keys[begin]
-            *_, name, last = keys[end - 1]
-            stored = StoredTopic(_Rows(live, begin, end - begin, is_whole=last == end - begin - 1))
-            topics.setdefault(cluster_id, {})[topic_id] = TopicPartitions(topic_id, name, stored)
-            begin = end
+    begins = _begins(live, ("cluster_id", "topic_id"))
+    names = (live[name].take(begins).to_pylist() for name in ("cluster_id", "topic_id", "topic"))
+    places = begins.to_pylist()
+    ends = [*places[1:], live.num_rows]
+    last = live["partition"].take(pa.array([end - 1 for end in ends], pa.int64())).to_pylist()
+    for begin, end, number, cluster_id, topic_id, name in zip(places, ends, last, *names, strict=False):
+        stored = StoredTopic(_Rows(live, begin, end - begin, is_whole=number == end - begin - 1))
+        topics.setdefault(cluster_id, {})[topic_id] = TopicPartitions(topic_id, name, stored)
     for cluster_id, of_cluster in topics.items():
         draft.drafts[cluster_id].put_topics(of_cluster)
+
+
+def _begins(rows: pa.Table, names: Iterable[str]) -> pa.Array:
+    """Return the number of each row of which a value differs from the row before."""
+    is_begin = pa.array([False] * (rows.num_rows - 1), pa.bool_())
+    for name in names:
+        column = rows[name].combine_chunks()
+        is_begin = pc.or_(is_begin, pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)))
+    return pa.concat_arrays([pa.array([0], pa.int64()), pc.add(pc.indices_nonzero(is_begin).cast(pa.int64()), 1)])
 
 
 def _are_unsettled(rows: pa.Table) -> Any:  # noqa: ANN401 - pyarrow ships no types

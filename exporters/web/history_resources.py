@@ -264,6 +264,8 @@ CONDITION_LIST: Final = ApiResource(
         required("severity", "string", "how bad it is, as the configuration of alerts calls it"),
         Column("incident", "string", "short id of the incident that explains it; null for none"),
         required("since", "timestamp", "when it began as far as the data shows"),
+        Column("again_since", "timestamp", "from when it lasts without a break; null: since it began"),
+        Column("ended_at", "timestamp", "when it was over: it is raised for a while longer; null while it lasts"),
     ),
     filters=(
         one_of(

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from markdown_it import MarkdownIt
 
-from exporters.web.runbook import CONFIGURED, LABELS, filled, for_shell, known_values, runbook
+from exporters.web.runbook import CONFIGURED, LABELS, PLACEHOLDER, filled, for_shell, known_values, runbook
 from streaming.settings import PLATFORMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from streaming.settings import ClusterSettings, ExportSettings, Settings
 
@@ -39,6 +39,11 @@ class CommandBlock:
 
     heading: str
     text: str
+
+    @property
+    def left(self) -> list[str]:
+        """The placeholders that are left in it."""
+        return [f"{{{name}}}" for name in PLACEHOLDER.findall(self.text)]
 
 
 def commands_for(section: str, platform: str, labels: Mapping[str, str]) -> list[CommandBlock]:
@@ -113,12 +118,15 @@ class Installations:
         url: of the exporter, as others reach it; "" if it is unknown.
         alertmanager_url: of Alertmanager, likewise.
         poll_intervals: how often the brokers of a cluster are polled, in seconds, by its display name.
+        advertised: returns the addresses that the brokers of a cluster advertise; "" if none is known. They stand in
+            for those of the configuration.
     """
 
     clusters: Mapping[str, ClusterSettings] = field(default_factory=dict)
     url: str = ""
     alertmanager_url: str = ""
     poll_intervals: Mapping[str, float] = field(default_factory=dict)
+    advertised: Callable[[str], str] = lambda _cluster: ""
 
     @staticmethod
     def of(configured: Iterable[Settings], exporting: ExportSettings | None = None) -> Installations:
@@ -133,8 +141,9 @@ class Installations:
         return self.clusters[cluster].platform if cluster in self.clusters else ""
 
     def labels(self, cluster: str) -> dict[str, str]:
-        """Return the values of ``CONFIGURED`` that the configuration has for a cluster."""
-        servers = self.clusters[cluster].bootstrap_servers if cluster in self.clusters else ""
+        """Return the values of ``CONFIGURED`` that the configuration, or else the cluster itself, has."""
+        configured = self.clusters[cluster].bootstrap_servers if cluster in self.clusters else ""
+        servers = configured or self.advertised(cluster)
         strimzi = _STRIMZI.search(servers)
         values = {
             "server": self.url.rstrip("/"),

@@ -13,7 +13,8 @@ from urllib.parse import urlencode
 from markdown_it import MarkdownIt
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from exporters.web.runbook import LABELS, SETUP, filled, first_sentence, for_shell, known_values, runbook
+from exporters.answers import links
+from exporters.web.runbook import LABELS, PATH, SETUP, filled, first_sentence, for_shell, known_values, runbook
 from exporters.web.runbook_commands import Installations, for_platform, values_of_blocks
 from streaming.web.markup import document, link, sentence, text
 
@@ -58,18 +59,31 @@ def section_page(book: Runbook, name: str, values: Mapping[str, str], installati
     html = partial(_html, names=names, values=values, more=installations.labels(cluster))
     setup, section = (for_platform(each, installations.platform(cluster)) for each in (book.setup, book.sections[name]))
     to_setup = f"<p>The blocks use names that you set once: <a href=#setup>{SETUP}</a>.</p>"
-    parts = (_about(values), to_setup, html(section), f"<h2 id=setup>{SETUP}</h2>{html(setup)}")
-    return document(name, *parts, _to_the_list("../runbook", values))
+    parts = [_about(values), to_setup, html(section), f"<h2 id=setup>{SETUP}</h2>{html(setup)}"]
+    if "<mark>" in "".join(parts):
+        parts.append("<p>Marked names are left to you to fill in.</p>")
+    return _document(name, links.runbook(name, {}), values, *parts)
+
+
+def _document(title: str, path: str, values: Mapping[str, str], *body: str) -> str:
+    """Return a page of the runbook, with the ways back to the pages that it is about."""
+    cluster, broker, topic = (values.get(name, "") for name in ("cluster", "broker", "topic"))
+    group = values.get("group", "")
+    ways = {links.fleet(): "isrwatch: all clusters"}
+    if cluster:
+        ways[links.cluster(cluster)] = cluster
+        ways |= {links.broker(cluster, int(broker)): f"broker {broker}"} if broker else {}
+        ways |= {links.topic(cluster, topic): topic} if topic else {}
+        ways |= {links.group(cluster, group): group} if group else {}
+    ways |= {links.incidents(cluster_name=cluster or None): "Incidents", _link(PATH, values): "Runbook"}
+    items = "".join(f"<li>{link(links.relative(way, path), words)}</li>" for way, words in ways.items())
+    return document(title, *body, before=f"<nav class=trail aria-label=Pages><ul>{items}</ul></nav>")
 
 
 def _about(values: Mapping[str, str]) -> str:
     """Return a line with what is filled in."""
     given = ", ".join(f"{label} <b>{text(values[label])}</b>" for label in LABELS if label in values)
     return f"<p>{given}</p>" if given else ""
-
-
-def _to_the_list(path: str, values: Mapping[str, str]) -> str:
-    return f"<p>{link(_link(path, values), 'All alerts')}</p>"
 
 
 def list_page(book: Runbook, values: Mapping[str, str]) -> str:
@@ -80,7 +94,7 @@ def list_page(book: Runbook, values: Mapping[str, str]) -> str:
         f"<dd>{_html(first_sentence(section), names=names, values=values)}"
         for name, section in book.sections.items()
     )
-    return document("Runbook", _about(values), f"<dl>{''.join(items)}</dl>")
+    return _document("Runbook", PATH, values, _about(values), f"<dl>{''.join(items)}</dl>")
 
 
 def unknown_page(book: Runbook, name: str, values: Mapping[str, str]) -> str:
@@ -88,7 +102,7 @@ def unknown_page(book: Runbook, name: str, values: Mapping[str, str]) -> str:
     nearest = book.nearest(name)
     to_nearest = f"<p>Nearest: {link(_link(nearest, values), nearest)}</p>"
     unknown = f"The runbook has no alert {name[:80]}."
-    return document("Runbook", sentence(unknown, is_good=False), to_nearest, _to_the_list("../runbook", values))
+    return _document("Runbook", f"{PATH}/-", values, sentence(unknown, is_good=False), to_nearest)
 
 
 def _link(path: str, values: Mapping[str, str]) -> str:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +36,7 @@ from exporters.read_model.refresher import Refresher
 from exporters.read_model.side_tables import REST_AFTER_ERROR
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.api import ApiRoutes, ApiSources, failed, refused
+from exporters.web.bodies import SharedBodies
 from exporters.web.negotiation import accepts_gzip, prefers_openmetrics
 from exporters.web.pages.page import PageSettings
 from exporters.web.pages.routes import PageRoutes
@@ -54,7 +54,7 @@ from streaming.web.server import serving as serving_http
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from starlette.requests import Request as HttpRequest
 
@@ -71,6 +71,8 @@ OTHER_METRICS: Final = (OF_MBEANS, OF_A_CLUSTER)
 """The paths of metrics besides the one that the configuration may set."""
 _ENDED: Final = "the thread that reads the tables has ended; restart isrwatch export"
 _DROP_INS: Final = frozenset(metric.name for metric in DROP_IN_METRICS)
+_ADDRESSES: Final = 3
+"""Addresses of brokers that are enough to begin with."""
 _NOTHING: Final = frozenset({""})  # no metric has this name; an empty set would select every one
 _LOG: Final = logging.getLogger(__name__)
 
@@ -110,7 +112,7 @@ class Endpoints:
         self.api = ApiRoutes(refresher, clock, sources)
         self.pages = PageRoutes(refresher, clock, settings, self.problems, self.archive, self.api.tables)
         self._jmx_exposition = JmxExposition(stale_after_seconds, self._exposition.oldest, self._exposition.chosen)
-        self._bodies = ScrapeBodies(clock)
+        self._bodies = SharedBodies(clock)
         self.http = HttpCounts()  # replaced by those of the server
         self._without_drop_ins: tuple[str, ...] = ()
 
@@ -188,6 +190,13 @@ class Endpoints:
         inputs = self._exposition.condition_inputs(every, self._refresher.health, now)
         return raised(clusters_by_name(snapshot), inputs)
 
+    def advertised(self, cluster_name: str) -> str:
+        """Return the addresses that a few brokers of a cluster advertise first; "" if none is known."""
+        cluster = clusters_by_name(self._refresher.snapshot).get(cluster_name)
+        brokers = () if cluster is None else sorted(cluster.brokers.values(), key=lambda each: each.broker)
+        up = [each for each in brokers if each.host and each.port and each.is_registered and not each.is_fenced]
+        return ",".join(f"{_bracketed(each.host or '')}:{each.port}" for each in up[:_ADDRESSES])
+
     def _names(self) -> dict[str, str]:
         return {cluster_id: each.name for cluster_id, each in self._refresher.snapshot.clusters.items()}
 
@@ -208,6 +217,10 @@ class Endpoints:
             yield f"without what was read last, which cannot be shown: {self._refresher.unshown}"
 
 
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
 def application(endpoints: Endpoints) -> Starlette:
     """Assign the paths to the endpoints."""
     assigned = Starlette(
@@ -225,7 +238,7 @@ def application(endpoints: Endpoints) -> Starlette:
         ],
         exception_handlers={HTTPException: refused, Exception: failed},
     )
-    assigned.state.installations = endpoints.installations
+    assigned.state.installations = replace(endpoints.installations, advertised=endpoints.advertised)
     return assigned
 
 
@@ -358,54 +371,3 @@ class ScrapePriority:
         if self._handlers:
             return any(self._counts.in_flight_by[each] > 0 for each in self._handlers)
         return self._counts.in_flight > 0 or now - self._counts.arrived_at < ARRIVAL_SECONDS
-
-
-# The bodies of responses to scrapes, each made once for all scrapers that ask in the same moment.
-
-
-SHARED_MICROS: Final = 100_000
-"""For how long a body is shared; ages in it are at most that much too small."""
-# A client may ask for any names: what was asked for longest ago is dropped.
-_MOST: Final = 16
-# Bytes above which a body is not held in memory: that of 100,000 partitions, not compressed, has 60 million.
-_LARGE: Final = 1 << 23
-
-
-@dataclass(slots=True)
-class _Body:
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    made_of: tuple[int, int] | None = None  # version and time: the snapshot itself would stay in memory
-    made_at: int = 0
-    content: bytes = b""
-
-
-class ScrapeBodies:
-    """Shares bodies. Safe to call from any thread; a request for one that is being made waits for it."""
-
-    def __init__(self, clock: Callable[[], int]) -> None:
-        """Share nothing yet; ``clock`` returns the time in UTC microseconds."""
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._bodies: dict[Hashable, _Body] = {}
-
-    def shared(self, asked: Hashable, snapshot: ReplicationSnapshot, make: Callable[[int], bytes]) -> bytes:
-        """Return a body.
-
-        Args:
-            asked: what is asked for.
-            snapshot: what it is made of.
-            make: makes it, at a time in UTC microseconds.
-        """
-        with self._lock:
-            body = self._bodies[asked] = self._bodies.pop(asked, _Body())
-            if len(self._bodies) > _MOST:
-                del self._bodies[next(iter(self._bodies))]
-        made_of = snapshot.version, snapshot.read_at
-        with body.lock:
-            now = self._clock()
-            if body.made_of != made_of or not 0 <= now - body.made_at < SHARED_MICROS:
-                content = make(now)
-                if len(content) > _LARGE:
-                    return content
-                body.content, body.made_of, body.made_at = content, made_of, now
-            return body.content

@@ -159,6 +159,10 @@ class DirectoryReader:
                 f"the bus {self._directory} is not a folder; point bus.directory (--bus) at one"
             ) from None
 
+    def unread(self, channel: Channel) -> int:  # noqa: ARG002 - of the protocol
+        """Return 0: each log is known before it is read, and says itself how much of it is unread."""
+        return 0
+
     def start_positions(self, channel: Channel) -> dict[str, int]:
         """Return the oldest position of each log."""
         return {source: log[0].base for source in self.logs(channel) if (log := self.segments(channel, source))}

@@ -71,6 +71,12 @@ _SUBJECTS: Final = {
     "metrics": "Show the metrics that agents of brokers export.",
 }
 COMMANDS: Final[dict[str, Command]] = {
+    "run": Command(
+        target="exporters.running.command:run",
+        help="Monitor a Kafka cluster: collector, Spark job and exporter in one command.",
+        purpose=Purpose.RUN,
+        extra="all",
+    ),
     "collect": Command(
         target="streaming.commands.collect:collect",
         help="Read a Kafka cluster, or a simulated one, and write observations to the bus.",

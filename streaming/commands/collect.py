@@ -129,7 +129,7 @@ def _shipping(settings: Settings, directory: Path) -> Shipping | _NoShipping:
     """Return what ships the bus to Kafka, if that is configured."""
     if not settings.bus.kafka.bootstrap_servers:
         return _NoShipping()
-    from streaming.settings import with_bus_secrets
+    from streaming.secret_values import with_bus_secrets
     from streaming.sources.collector.shipping import Shipping
 
     say(f"shipping to the bus {settings.bus.kafka.bootstrap_servers}")
@@ -200,6 +200,7 @@ def _status_server(
         program="collect",
         prefix=PREFIX,
         healthy="a source reads partition state",
+        hangs=collector.hanging,
         protected=protected,
     )
     return closing(server)

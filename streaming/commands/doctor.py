@@ -18,7 +18,7 @@ from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, Finding, St
 from streaming.configuration_file import OPTION_HELP, file_to_read, overriding
 from streaming.errors import IsrwatchError
 from streaming.escapes import json_document
-from streaming.settings import written_secrets
+from streaming.secret_values import written_secrets
 from streaming.terminal import AnswerFormat, Terminal, print_wrapped
 
 if TYPE_CHECKING:
@@ -78,15 +78,20 @@ def _print_json(checked: Iterable[Finding]) -> bool:
     return bool(problems)
 
 
+def line_of(finding: Finding) -> Text:
+    """Return the line of a finding."""
+    status = Text(f"{finding.status:8}", _STYLE[finding.status])
+    about = f"{finding.cluster}: " if finding.cluster else ""
+    return Text.assemble(status, f"{finding.check:15}", (about, "bold"), finding.sentence)
+
+
 def print_findings(checked: Iterable[Finding]) -> bool:
     """Print findings as they come, then their sum; return whether one is a problem."""
     console = Terminal()
     counts = dict.fromkeys(Status, 0)
     for finding in checked:
         counts[finding.status] += 1
-        status = Text(f"{finding.status:8}", _STYLE[finding.status])
-        about = f"{finding.cluster}: " if finding.cluster else ""
-        print_wrapped(console, Text.assemble(status, f"{finding.check:15}", (about, "bold"), finding.sentence))
+        print_wrapped(console, line_of(finding))
     problems, warnings = numbered(counts[Status.PROBLEM], "problem"), numbered(counts[Status.WARNING], "warning")
     console.print(f"{problems}, {warnings}, {counts[Status.OK]} ok")
     return counts[Status.PROBLEM] > 0
@@ -106,16 +111,21 @@ _OF_OTHERS: Final = 0o044
 
 def findings(every: Sequence[Settings], prometheus: str = "") -> Iterator[Finding]:
     """Run the checks of each cluster, then those of this machine, then those of a Prometheus if a URL is given."""
-    for settings in every:
-        name = settings.cluster.name if len(every) > 1 else ""
-        for finding in _run(settings, CHECKS):
-            yield replace(finding, cluster=name)
+    yield from findings_of_clusters(every)
     if every[0].bus.kafka.bootstrap_servers:
         yield from _run(every[0], {"bus": _found_by("doctor_bus", "kafka_bus", lambda _: [every])})
     yield from _run(every[0], CHECKS_OF_THE_MACHINE)
     if prometheus:
         of_url = _found_by("doctor_prometheus", "checks_of", lambda settings: [prometheus, settings.alerts])
         yield from _run(every[0], {"prometheus": of_url})
+
+
+def findings_of_clusters(every: Sequence[Settings]) -> Iterator[Finding]:
+    """Run the checks of each cluster."""
+    for settings in every:
+        name = settings.cluster.name if len(every) > 1 else ""
+        for finding in _run(settings, CHECKS):
+            yield replace(finding, cluster=name)
 
 
 def _run(settings: Settings, checks: Mapping[str, Check]) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +21,7 @@ from streaming.delta.log.definitions import ColumnComparison, check_layout, layo
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.storage import open_table, wrong_files
 from streaming.delta.log.table_log import actions_of, committed_at
+from streaming.delta.store.lease import FOLDER, holder_of, newest_number
 from streaming.delta.store.objects import StoreError, prove_exclusive
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError, TableRefused, TableUnreadable
@@ -76,6 +78,7 @@ def _folders(settings: Settings) -> Iterator[tuple[Status, str]]:
     tables = tables_place(settings)
     if not isinstance(tables, Path):
         yield _store(tables)
+        yield from _lease(tables)
     for key, path in (
         ("bus.directory", Path(settings.bus.directory).absolute()),
         *([("tables.directory", tables.absolute())] if isinstance(tables, Path) else ()),
@@ -111,9 +114,25 @@ def _store(tables: Place) -> Said:
     return Status.OK, f"tables.directory: {tables} can be written, and of several writers of one name one wins"
 
 
+def _lease(tables: Place) -> Iterator[Said]:
+    """Name the job that has, or had, the lease of the tables; whether it still runs its own page says."""
+    with suppress(OSError):
+        number = newest_number(tables / FOLDER)
+        if (holder := holder_of(tables / FOLDER, number)) is not None:
+            stopped = ", which has stopped" if holder.is_released else ""
+            yield Status.OK, f"tables.directory: number {number} of the lease is of {holder}{stopped}"
+
+
 def _tables(settings: Settings) -> Iterator[tuple[Status, str]]:
 
     return tables(settings)
+
+
+def _packages(_: Settings) -> Iterator[tuple[Status, str]]:
+    from isrwatch import PACKAGES, foreign_package
+
+    foreign = foreign_package()
+    yield (Status.PROBLEM, foreign) if foreign else (Status.OK, f"{', '.join(PACKAGES)} are those of isrwatch")
 
 
 def _java(_: Settings) -> Iterator[tuple[Status, str]]:
@@ -230,6 +249,7 @@ def _links(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 _PROTECTIONS: Final = ("TLS", "certificates of clients", "logins")
 CHECKS_OF_THE_MACHINE: Final[Mapping[str, Callable[[Settings], Iterator[tuple[Status, str]]]]] = {
+    "packages": _packages,
     "folders": _folders,
     "tables": _tables,
     "Java": _java,

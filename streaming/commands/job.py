@@ -17,12 +17,14 @@ from streaming.contracts.observations import Channel
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.store.place import tables_place
 from streaming.errors import IsrwatchError
+from streaming.secret_values import with_bus_secrets
 from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from streaming.bus.kafka.reader import KafkaReader
+    from streaming.delta.log.claim import Claim
     from streaming.jobs.application import Application
     from streaming.jobs.queries import JobLocations
     from streaming.settings import JobSettings
@@ -52,6 +54,9 @@ def job(
         str | None, typer.Option(help='host:port of /metrics and /-/healthy, "" for none; default: job.listen.')
     ] = None,
     web_config_file: WebConfigFile = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Start Spark, and wait until no other job writes the tables.")
+    ] = False,
 ) -> None:
     """Fold the observations on the bus into Delta tables, with Spark Structured Streaming, until Ctrl-C.
 
@@ -62,6 +67,8 @@ def job(
     others. The exit code is 1 when a query failed for good.
 
     Example: isrwatch job --config isrwatch.toml
+
+    With --standby it takes over from a job that was killed, hangs or lost its machine: its /-/ready is 503 until then.
 
     One query in a job of its own: isrwatch job --query replication --listen 127.0.0.1:9311
 
@@ -76,8 +83,8 @@ def job(
         listen=settings.job.listen if listen is None else listen,
         web_config_file=settings.job.web_config_file if web_config_file is None else web_config_file,
     )
-    _run_alone(job_settings, _places(settings, bus, tables, checkpoint))
-    say("stopped; everything applied is in the tables")
+    has_run = _run_alone(job_settings, _places(settings, bus, tables, checkpoint), standby=standby)
+    say("stopped; everything applied is in the tables" if has_run else "stopped; it was standing by")
 
 
 def _places(
@@ -106,24 +113,37 @@ def _kafka(settings: configuration.Settings, directory: Path | None) -> KafkaRea
     from streaming.bus.kafka.reader import KafkaReader
     from streaming.jobs.streams.kafka_source import java_properties
 
-    bus = configuration.with_bus_secrets(settings.bus.kafka)
+    bus = with_bus_secrets(settings.bus.kafka)
     java_properties(bus)  # what Spark cannot do is refused before it starts
     return KafkaReader(bus, warn)
 
 
-def _run_alone(settings: JobSettings, places: JobLocations) -> None:
-    from streaming.delta.log.storage import sole_writer
-    from streaming.jobs.application import chosen, recover
+def _run_alone(settings: JobSettings, places: JobLocations, *, standby: bool) -> bool:
+    """Run the job as the only one on its tables; return False if it has only stood by."""
+    from streaming.delta.log.claim import claim_of
+    from streaming.jobs.application import QUERIES, chosen
 
-    queries = chosen(settings.queries)
+    claim = claim_of(places.tables, chosen(settings.queries), QUERIES, settings.lease, warn)
+    try:
+        if not standby:
+            _take(claim, places)
+        return run_until_stopped(settings, places, claim, standby=standby)
+    finally:
+        claim.release()
+
+
+def _take(claim: Claim, places: JobLocations) -> None:
+    """Take the claim at once: what starts this job again after its end must not wait for the one that ended."""
+    from streaming.jobs.application import recover
+
     recover(places.tables, warn)
-    with sole_writer(places.tables, queries):
-        run_until_stopped(settings, places)
+    if (before := claim.take()) is not None and not before.is_released:
+        say(f"took over from {before}, which stops if it still runs")
 
 
-def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
-    """Run the job in a Spark session until a signal ends it."""
-    from streaming.jobs.application import Application
+def run_until_stopped(settings: JobSettings, places: JobLocations, claim: Claim, *, standby: bool) -> bool:
+    """Run the job in a Spark session until a signal ends it; return False if it has only stood by."""
+    from streaming.jobs.application import Application, chosen, recover
     from streaming.jobs.session import build_session, end_session, tasks_at_once
     from streaming.jobs.streams.kafka_source import POLLING_DELAY
     from streaming.runtime.java import java_environment
@@ -132,7 +152,9 @@ def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
     return_freed_memory()
     # Before Spark, which takes seconds to start: this verifies what it needs, the bus, the tables and the checkpoint.
     os.environ.update(java_environment())
-    application = Application(settings, places, warn)
+    application = Application(settings, places, warn, claim, stands_by=standby)
+    if not Terminal(stderr=True).is_terminal:
+        application.log_batches(say)
     say("starting Spark")
     _stop_on_signal(application)  # before Spark starts: its JVM would live on if Python were interrupted in the middle
     jars = () if places.kafka is None else connector_jars()
@@ -140,7 +162,7 @@ def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
         spark = build_session("isrwatch", jars=jars, extra={} if places.kafka is None else POLLING_DELAY)
     except IsrwatchError:
         if application.is_stopping():  # a signal to the whole group has ended its Java process, too
-            return
+            return not standby
         raise
     _stop_on_signal(application)  # Spark has put its own in their place
     if places.on_executors and tasks_at_once(spark) != 1:
@@ -148,19 +170,32 @@ def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
             "executors run several tasks at once, so the processes of one take turns with the clusters, and read their "
             "state from the tables each time: set spark.executor.cores=1 (--executor-cores 1), and take more executors"
         )
+    if standby:
+        if not application.stand_by(spark, claim, say):
+            application.close()
+            end_session(spark)
+            return False
+        say("taking over")
+        recover(places.tables, warn, chosen(settings.queries))
+        application.open()
     application.start(spark)
-    names = ", ".join(query.name for query in application.queries)
-    say(f"running {names}; tables in {places.tables}; Ctrl-C stops it cleanly")
-    if places.kafka is not None:
-        say(f"reading the bus {places.kafka.settings.bootstrap_servers}")
-    elif not places.reader().logs(Channel.REPLICATION):
-        say(f"nothing was published to the bus {places.bus} yet: waiting for isrwatch collect, which must name it, too")
+    _say_started(application, places)
     try:
         application.wait(say)
     except IsrwatchError as error:
         end_session(spark, error.exit_code)
         raise
     end_session(spark)
+    return True
+
+
+def _say_started(application: Application, places: JobLocations) -> None:
+    names = ", ".join(query.name for query in application.queries)
+    say(f"running {names}; tables in {places.tables}; Ctrl-C stops it cleanly")
+    if places.kafka is not None:
+        say(f"reading the bus {places.kafka.settings.bootstrap_servers}")
+    elif not places.reader().logs(Channel.REPLICATION):
+        say(f"nothing was published to the bus {places.bus} yet: waiting for isrwatch collect, which must name it, too")
 
 
 def connector_jars() -> tuple[Path, ...]:

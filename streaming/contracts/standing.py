@@ -34,6 +34,7 @@ class Standing:
         since: when it began, UTC microseconds.
         raised_since: when it became severe enough.
         ended_at: when it ended; None while it lasts.
+        again_since: from when it lasts without a break, if that is later than ``since``; else None.
         partitions: how many it concerns, at most.
         topics, topic_count: as in :class:`streaming.contracts.conditions.Spell`.
     """
@@ -50,6 +51,7 @@ class Standing:
     partitions: int
     topics: tuple[str, ...]
     topic_count: int
+    again_since: int | None = None
 
 
 def standing(spells: Iterable[Spell], until: int, rules: Mapping[Condition, Rule] = RULES) -> Iterator[Standing]:
@@ -91,8 +93,17 @@ def _together(one: Standing, other: Standing) -> Standing:
         first,
         raised_since=min(first.raised_since, second.raised_since),
         ended_at=None if None in ends else max(end for end in ends if end is not None),
+        again_since=_again(
+            first.since, (each.again_since or each.since for each in (first, second) if each.ended_at is None)
+        ),
         partitions=max(first.partitions, second.partitions),
     )
+
+
+def _again(since: int, lasting: Iterable[int]) -> int | None:
+    """Return the first begin of what lasts, if it came again; None if nothing lasts, or all the time."""
+    begin = min(lasting, default=since)
+    return begin if begin > since else None
 
 
 def _lasting(spells: Sequence[Spell], rules: Mapping[Condition, Rule], until: int) -> Iterator[Standing]:
@@ -185,6 +196,7 @@ def _standing(chain: Sequence[Spell], condition: Condition, rule: Rule, raised_s
         partitions=last.partitions,
         topics=last.topics,
         topic_count=last.topic_count,
+        again_since=_again(first.since, (each.began_at for each in chain if each.ended_at is None)),
     )
 
 

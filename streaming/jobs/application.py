@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from prometheus_client import Gauge
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 
 from streaming.bus.directory import DirectoryReader
@@ -23,8 +25,11 @@ from streaming.delta.log.storage import make_folder
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.projections.rollback import roll_back
 from streaming.delta.store.objects import prove_exclusive
+from streaming.delta.store.place import at_once
 from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.jobs.batch_rows import BatchRows
 from streaming.jobs.incidents import IncidentsBatch
+from streaming.jobs.listener import listening
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
 from streaming.jobs.projection_thread import ProjectionThread
 from streaming.jobs.queries import OpenedQuery, QueryDefinition
@@ -36,6 +41,7 @@ from streaming.jobs.shards.workers import OnExecutors
 from streaming.jobs.spark_errors import sentence_of
 from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
+from streaming.jobs.streams.warm_up import warm_up
 from streaming.jobs.supervised import SupervisedQuery, read_mark
 from streaming.runtime.listening import listen_all
 from streaming.runtime.memory import Heap
@@ -44,11 +50,13 @@ from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from streaming.delta.log.claim import Claim
     from streaming.delta.store.place import Place
+    from streaming.errors import TableRefused
     from streaming.jobs.queries import BusProgress, JobLocations
     from streaming.jobs.shards.task import FoldWorkers
     from streaming.settings import JobSettings
@@ -65,32 +73,77 @@ NO_EXECUTORS: Final = (
 
 
 class Application:
-    """Runs until a stop is requested, or until none of its queries can continue."""
+    """Runs until a stop is requested, until none of its queries can continue, or until another job takes over.
 
-    def __init__(self, settings: JobSettings, places: JobLocations, report: Callable[[str], None]) -> None:
-        """Check the places and open the tables, without Spark; nothing runs yet.
+    Attributes:
+        is_active: its tables are open; False while it stands by.
+    """
+
+    def __init__(
+        self,
+        settings: JobSettings,
+        places: JobLocations,
+        report: Callable[[str], None],
+        claim: Claim | None = None,
+        *,
+        stands_by: bool = False,
+    ) -> None:
+        """Check the places, and open the tables, without Spark; nothing runs yet.
+
+        Args:
+            settings: of the job.
+            places: its locations.
+            report: shows one sentence to the user.
+            claim: on the tables; this job ends once another one takes it.
+            stands_by: the claim is not taken yet, so :meth:`open` is called later.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
             ConfigurationError: a setting or a folder is wrong; names the key and the fix.
         """
         _check_checkpoint(places)
+        self._settings, self._places = settings, places
         self._tables, self._report = places.tables, report
         self._bus = places.reader()
         self._stopping = threading.Event()
         self._executors_at, self._lacks_executors = time.monotonic(), False
-        make_folder(places.tables)
+        self.queries: tuple[SupervisedQuery, ...] = ()
+        self.reporter = Reporter((), places)
+        self.metrics = JobMetrics()
+        self._listening = ExitStack()
+        self._active = Gauge(
+            f"{PREFIX}active",
+            "1 while this job writes the tables, 0 while it stands by.",
+            registry=self.metrics.registry,
+        )
+        self.is_active, self._standing_by = False, ["standing by: the claim of the active job was not looked at yet"]
+        self._claim = claim
+        if not stands_by:
+            self.open()
+        self._server = _server(settings, self)
+
+    def open(self) -> None:
+        """Open the tables, which only this job may write now; raises as the constructor does."""
+        make_folder(self._tables)
         self._flush()  # before opening, which may add columns
+        opened = [
+            (name, definition)
+            for name, definition in chosen(self._settings.queries).items()
+            if name != INCIDENTS or not shards_fold_incidents(self._settings, self._places)
+        ]
         self.queries = tuple(
-            SupervisedQuery(name, definition, settings, places, report)
-            for name, definition in chosen(settings.queries).items()
-            if name != INCIDENTS or not shards_fold_incidents(settings, places)
+            at_once(
+                self._tables, lambda each: SupervisedQuery(*each, self._settings, self._places, self._report), opened
+            )
         )
         self._flush()
-        self.reporter = Reporter(self.queries, places)
-        self.metrics = JobMetrics()
-        self.metrics.watch(self.queries, self.reporter, places.tables)
-        self._server = _server(settings, self)
+        if self._claim is not None:
+            for query in self.queries:  # the job before this one may still commit before it finds out
+                query.is_rightful = self._claim.is_proven
+        self.reporter = Reporter(self.queries, self._places)
+        self.metrics.watch(self.queries, self.reporter, self._tables)
+        self.is_active = True
+        self._active.set(1)
 
     def start(self, spark: SparkSession) -> None:
         """Start the queries, one after the other, until a stop is requested.
@@ -101,6 +154,7 @@ class Application:
         self._spark = spark
         try:
             bus_source.register(spark)
+            self._listening.enter_context(listening(spark, self.metrics.progressed))
             for query in self.queries:
                 if not self._stopping.is_set():
                     query.start(spark)
@@ -109,20 +163,76 @@ class Application:
                 self._raise_ended(error)
         self.reporter.start()
 
+    def log_batches(self, write: Callable[[str], None]) -> None:
+        """Write a row for each batch, as :class:`BatchRows` does."""
+        self.metrics.rows = BatchRows(write)
+
+    def hangs(self) -> list[str]:
+        """List what hangs, one sentence each: a restart ends that, and nothing else."""
+        waiting = {query.name: self.reporter.waiting(query.name) for query in self.queries}
+        return [problem for query in self.queries if (problem := query.hangs(waiting[query.name]))]
+
     def problems(self) -> list[str]:
-        """List why a restart may help, one sentence each: queries that do not run or hang, no executor of Spark.
+        """List why nothing, or not everything, is applied: queries that do not run or hang, no executor of Spark.
 
         A query that has not started yet is none, unless that takes too long; neither is a long batch.
         """
         down = [problem for query in self.queries if not query.is_starting and (problem := query.problem)]
-        waiting = {query.name: self.reporter.waiting(query.name) for query in self.queries}
-        hanging = [problem for query in self.queries if (problem := query.hangs(waiting[query.name]))]
-        return [*down, *hanging, *([NO_EXECUTORS] if self._lacks_executors else ())]
+        return [*down, *self.hangs(), *([NO_EXECUTORS] if self._lacks_executors else ())]
+
+    def healthy(self) -> str:
+        """Say what is so while there are no problems."""
+        return "every query runs" if self.is_active else "standing by"
 
     def unready(self) -> list[str]:
         """List why the tables do not show the present, one sentence each: problems, starts, logs that are behind."""
+        if not self.is_active:
+            return self._standing_by
         starting = [problem for query in self.queries if query.is_starting and (problem := query.problem)]
         return [*self.problems(), *starting, *self.reporter.behind()]
+
+    def stand_by(self, spark: SparkSession, claim: Claim, show: Callable[[str], None]) -> bool:
+        """Wait until this job has the claim; return False if a stop was requested first.
+
+        Args:
+            spark: which must live on, because it is what a standby has ready.
+            claim: on the tables.
+            show: gets a line each time that it waits for another job.
+
+        Raises:
+            IsrwatchError: Spark died.
+        """
+        bus_source.register(spark)
+        warm_up(spark, has_directory=self._places.kafka is None, is_over=self._stopping.is_set)
+        shown, is_blind = "", False
+        while not self._stopping.wait(claim.seconds_between_looks):
+            self._check_alive(spark)
+            try:
+                if claim.take_if_free():
+                    return True
+                self._standing_by, is_blind = [f"standing by: it waits for {claim.waits_for}"], False
+            except OSError as error:
+                self._standing_by = [f"standing by, and blind: {sentence_of(error)}"]
+                if not is_blind:
+                    self._report(f"the claim of the active job cannot be looked at: {sentence_of(error)}")
+                is_blind = True
+            if not is_blind and claim.waits_for != shown:
+                show(f"standing by with Spark ready: it waits for {(shown := claim.waits_for)}")
+        return False
+
+    def _check_alive(self, spark: SparkSession) -> None:
+        try:
+            is_stopped = bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 - PySpark's own says so of Python's side
+        except (Py4JError, ConnectionError) as error:
+            if not self.is_stopping():
+                self._raise_ended(error)
+            return
+        if is_stopped:
+            raise IsrwatchError("Spark ended this application; start the job again")
+
+    def close(self) -> None:
+        """Stop serving; for one that never ran."""
+        self._close_server()
 
     def is_stopping(self) -> bool:
         """Return whether a stop was requested, after a moment: a signal to the group may end Spark's Java first."""
@@ -149,6 +259,7 @@ class Application:
 
         Raises:
             IsrwatchError: a query stopped for good, none is left, or Spark died; what was committed stays.
+            TableRefused: another job has taken over.
         """
         try:
             try:
@@ -156,11 +267,16 @@ class Application:
             finally:
                 if self._stopping.is_set():
                     show_progress("stopping: each query ends its batch first")
+                if self._refusal() is not None:
+                    for query in self.queries:  # so that none of them reports progress over that of the other job
+                        query.is_superseded = True
                 self._stop()
         except (Py4JError, ConnectionError) as error:  # from the stop, too, which must not hide that Spark died
             # Stopping a group of processes, as systemd does, stops Spark's as well, which loses nothing.
             if not self.is_stopping():
                 self._raise_ended(error)
+        if (refusal := self._refusal()) is not None:
+            raise refusal
         if unfinished := [sentence for query in self.queries if (sentence := query.unfinished)]:
             raise IsrwatchError("; ".join(unfinished))
 
@@ -170,12 +286,16 @@ class Application:
             raise IsrwatchError(sentence) from error
         raise error
 
+    def _refusal(self) -> TableRefused | None:
+        return None if self._claim is None else self._claim.refusal
+
     def _supervise(self, show_progress: Callable[[str], None]) -> None:
         deleted_at = shown_at = time.monotonic()
         shown, heap = "", Heap()
-        while not self._stopping.wait(SECONDS_BETWEEN_CHECKS) and not all(query.is_lost for query in self.queries):
+        while not self._stopping.wait(SECONDS_BETWEEN_CHECKS) and not self._is_over():
             for query in self.queries:
                 query.check(self._spark)
+            self.metrics.rows.write_due()
             if time.monotonic() - deleted_at > SECONDS_BETWEEN_DELETIONS:
                 deleted_at = time.monotonic()
                 self._delete_applied()
@@ -189,6 +309,10 @@ class Application:
                 heap.trim_when_due()
                 if all(query.is_settled for query in self.queries):
                     end_planners(self._spark)
+
+    def _is_over(self) -> bool:
+        """Return whether nothing is left to do: no query can continue, or another job writes the tables."""
+        return self._refusal() is not None or all(query.is_lost for query in self.queries)
 
     def _delete_applied(self) -> None:
         """Delete from the bus what is certainly on the disk of the tables; a bus that refuses keeps it."""
@@ -233,6 +357,8 @@ class Application:
         failures: list[Exception] = []
         stops: tuple[Callable[[], object], ...] = (
             *(query.stop for query in self.queries),
+            self._listening.close,
+            partial(self.metrics.rows.write_due, is_last=True),
             self.reporter.stop,
             self._flush,
             self._close_server,
@@ -256,7 +382,8 @@ def _server(settings: JobSettings, application: Application) -> StatusServer | N
         application.problems,
         program="job",
         prefix=PREFIX,
-        healthy="every query runs",
+        healthy=application.healthy,
+        hangs=application.hangs,
         unready=application.unready,
         protected=protected,
     )
@@ -276,10 +403,15 @@ def _check_checkpoint(places: JobLocations) -> None:
     )
 
 
-def recover(tables: Place, report: Callable[[str], None]) -> None:
+def recover(tables: Place, report: Callable[[str], None], held: Collection[str] = ()) -> None:
     """Make the tables agree again after a power cut, or after only some of them were restored from a copy.
 
-    Called before the tables of a query are locked or opened. A store without tables is checked first.
+    Called before the tables of a query are opened. A store without tables is checked first.
+
+    Args:
+        tables: their folder.
+        report: shows one sentence to the user.
+        held: the queries whose tables this process has locked already.
 
     Raises:
         ConfigurationError: the store is not suitable for tables.
@@ -288,12 +420,13 @@ def recover(tables: Place, report: Callable[[str], None]) -> None:
     """
     if not isinstance(tables, Path) and newest_version(tables / PARTITION_CHANGES.name) == BEFORE_FIRST:
         prove_exclusive(tables)
-    if cut := cut_unflushed(tables, QUERIES):
+    others = QUERIES.keys() - {*held}
+    if cut := cut_unflushed(tables, others):
         report(
             f"the machine stopped before {sum(cut.values())} versions of the tables had certainly reached the disk "
             f"({', '.join(sorted(cut))}): they are cut off, and what they held is read from the bus again"
         )
-    if ahead := roll_back(tables, QUERIES):
+    if ahead := roll_back(tables, others):
         report(f"{', '.join(ahead)} were ahead of partition_changes, which is older: they are rolled back to it")
 
 

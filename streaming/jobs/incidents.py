@@ -10,6 +10,8 @@ import time
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
+import pyarrow.compute as pc
+
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
 from streaming.delta.incidents.table import IncidentsTable
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from streaming.delta.store.place import Place
     from streaming.jobs.queries import Batch
@@ -56,7 +57,10 @@ class IncidentsBatch:
         """
         began, count = time.perf_counter(), self._table.apply(added)
         seconds = time.perf_counter() - began
-        return BatchResult(observations=0, changes=count, refused=0, version=self.version, seconds=seconds)
+        clusters = frozenset(name for _, rows in added for name in pc.unique(rows["cluster"]).to_pylist())
+        return BatchResult(
+            observations=0, changes=count, refused=0, version=self.version, seconds=seconds, clusters=clusters
+        )
 
 
 class ChangesRun:
@@ -131,10 +135,6 @@ class ChangesRun:
     def failure(self) -> Exception | None:
         """Return why the query does not run; None while it does."""
         return self._raised
-
-    def new_report(self) -> StreamingQueryProgress | None:
-        """Return None: Spark does not run it."""
-        return None
 
     def stop(self) -> None:
         """Stop after a last look, unless it has failed."""

@@ -20,6 +20,7 @@ from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import TABLES
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.progress import ProgressTable
+from streaming.jobs.batch_rows import BatchRows
 from streaming.jobs.queries import MICROS, now
 from streaming.jobs.spark_errors import sentence_of
 from streaming.jobs.supervised import Waiting
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Channel
     from streaming.contracts.state import SourceState
     from streaming.delta.store.place import Place
+    from streaming.jobs.listener import Report
     from streaming.jobs.queries import BatchResult, JobLocations
     from streaming.jobs.supervised import SupervisedQuery
 
@@ -43,14 +45,19 @@ QUERY: Final = ("query",)
 
 
 class JobMetrics:
-    """Counts batches; ``registry`` exposes them."""
+    """Counts batches.
+
+    Attributes:
+        registry: exposes them.
+        totals: observations and changes that each query has applied.
+        rows: the rows of batches in the log; by default they go nowhere.
+    """
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, unused
         self.registry = CollectorRegistry()
-        self.registry.register(_NewReports(self))  # first, so that the counters after it are complete
         self.totals: dict[str, tuple[int, int]] = {}
-        self.queries: dict[str, SupervisedQuery] = {}
+        self.rows = BatchRows(lambda _: None)
         ours: dict[str, Any] = {"registry": self.registry}
         self._batches = Histogram(
             f"{PREFIX}batch_duration_seconds",
@@ -77,15 +84,14 @@ class JobMetrics:
     def watch(self, queries: Sequence[SupervisedQuery], reporter: Reporter, tables: Place) -> None:
         """Read their state at each scrape, and count the batches of the queries."""
         self.registry.register(_CurrentState(queries, reporter, tables))
-        self.queries = {query.name: query for query in queries}
         for query in queries:
             query.applied = self.applied
             for counter in (self._rows, self._changes, self._commits, self._batches):
                 counter.labels(query.name)
 
     def applied(self, query: str, applied: BatchResult, stages: Mapping[str, float]) -> None:
-        """Count a batch that a query has applied, and Spark's report of the batch before it."""
-        self.count_report(query)
+        """Count a batch that a query has applied; add it to the rows of the log."""
+        self.rows.add(query, applied)
         for stage, seconds in {**stages, **applied.stages}.items():
             self._stages.labels(query, stage).observe(seconds)
         observations, changes = self.totals.get(query, (0, 0))
@@ -96,36 +102,17 @@ class JobMetrics:
         for reason, count in applied.reasons.items():
             self._quarantined.labels(query, reason).inc(count)
 
-    def count_report(self, name: str) -> None:
-        """Count Spark's report of the newest batch, if it is new; a listener would fetch it field by field."""
-        query = self.queries.get(name)
-        report = query.new_report() if query is not None else None
-        if report is not None:
-            self.progressed(name, report.numInputRows, report.processedRowsPerSecond, report.durationMs)
-
-    def progressed(self, query: str, rows: int, rate: float, milliseconds: Mapping[str, int]) -> None:
+    def progressed(self, report: Report) -> None:
         """Count a batch as Spark reports it."""
+        query, rows = report["name"], report["numInputRows"]
         self._rows.labels(query).inc(rows)
         if rows:
-            self._rate.labels(query).set(rate)
-        for stage, taken in milliseconds.items():
+            self._rate.labels(query).set(report["processedRowsPerSecond"])
+        for stage, taken in report["durationMs"].items():
             if stage == WHOLE_BATCH:
                 self._batches.labels(query).observe(taken / 1000)
             else:
                 self._stages.labels(query, stage).observe(taken / 1000)
-
-
-class _NewReports(Collector):
-    """Counts new reports of Spark before a scrape reads the counters."""
-
-    def __init__(self, metrics: JobMetrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterator[Metric]:
-        """Return no metrics."""
-        for name in self._metrics.queries:
-            self._metrics.count_report(name)
-        return iter(())
 
 
 class _CurrentState(Collector):
@@ -177,6 +164,7 @@ class _CurrentState(Collector):
 
 
 SECONDS: Final = 5.0
+NOT_MEASURED: Final = "how much of the bus is not applied yet was not measured since the start"
 _log: Final = logging.getLogger(__name__)
 
 
@@ -220,6 +208,7 @@ class Reporter(threading.Thread):
         self._waiting: dict[str, Waiting] = {}
         self._ends: deque[tuple[float, dict[tuple[Channel, str], LogLag]]] = deque()
         self._reported_at: float | None = None
+        self._unread: dict[Channel, int] = {}
 
     def run(self) -> None:
         """Report periodically, and once more at the end."""
@@ -243,14 +232,19 @@ class Reporter(threading.Thread):
     def behind(self) -> list[str]:
         """Say which logs have records that were there a minute ago and are not applied yet, one sentence each."""
         if not self._ends:
-            return []
+            return [NOT_MEASURED] if any(query.is_up for query in self._queries) else []
         then = self._ends[0][1]
+        unread = [
+            f"{count:,} records of {channel} wait, and none was applied since the start"
+            for channel, count in sorted(self._unread.items())
+            if count
+        ]
         behind = {
             log: lag
             for log, lag in sorted(self.lags.items())
             if log in then and lag.bus_end - lag.behind_bytes < then[log].bus_end
         }
-        return [
+        return unread + [
             f"the log {channel}/{source} is behind: {lag.behind_bytes:,} bytes are not applied"
             for (channel, source), lag in behind.items()
         ]
@@ -264,6 +258,8 @@ class Reporter(threading.Thread):
             channel = query.definition.channel
             count = sum(lag.behind_bytes for (each, _), lag in lags.items() if each is channel)
             what = f"{count:,} bytes of the bus wait"
+            if channel is not None and (unread := self._unread.get(channel, 0)):
+                count, what = unread, f"{unread:,} records of the bus wait"
             if channel is None:
                 count = 0 if query.version is None else made - query.version
                 what = f"{count:,} versions of the change log wait"
@@ -283,6 +279,8 @@ class Reporter(threading.Thread):
                 lags |= self._report(query)
             except Exception as error:  # noqa: BLE001 - one failed report must not end the thread
                 _log.warning("the progress of the query %s was not written: %s", query.name, sentence_of(error))
+        ours = [query.definition.channel for query in self._queries if not query.is_superseded]
+        self._unread = {channel: self._bus.unread(channel) for channel in ours if channel is not None}
         self.lags = lags
         self._note(lags)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
 
 from streaming import movement
@@ -26,9 +26,9 @@ from streaming.settings import AdvancedSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming.bus.kafka.reader import KafkaReader
@@ -76,6 +76,9 @@ class JobBus(Protocol):
 
     def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:
         """Return the end of a log, and the number of bytes after the last applied record."""
+
+    def unread(self, channel: Channel) -> int:
+        """Count the records that were not read since the start, as far as that is known."""
 
     def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
         """Delete the applied part of a log."""
@@ -192,7 +195,7 @@ class QueryRun:
         self._name, self._batch, self._applied, self._on_executors = name, batch, applied, on_executors
         self._raised: Exception | None = None
         self._moves, self._tasks = moves or Motion(), (-1, 0)
-        self._in_batch, self._reporting, self._reported = Lock(), Lock(), -1
+        self._in_batch = Lock()
         _delete(checkpoint / name)
         # Spark's thread of this stream inherits the pool from the thread that starts it.
         self._context = rows.sparkSession.sparkContext
@@ -218,10 +221,11 @@ class QueryRun:
         """
         return self._query.status["isTriggerActive"] or self._query.lastProgress is not None
 
-    def _apply(self, frame: DataFrame, _batch_id: int) -> None:
+    def _apply(self, frame: DataFrame, number: int) -> None:
         try:
             with self._in_batch, self._moves.of_this_thread():
-                self._applied(self._name, *self._outcome(frame))
+                result, stages = self._outcome(frame)
+                self._applied(self._name, replace(result, number=number), stages)
         except PySparkException:
             raise
         except Exception as error:
@@ -248,18 +252,6 @@ class QueryRun:
         error = spark_failure(failure)
         error.__cause__ = failure
         return error
-
-    def new_report(self) -> StreamingQueryProgress | None:
-        """Return Spark's report of the newest batch, once; None while nothing is new, and once Spark has ended."""
-        with self._reporting:
-            try:
-                report = self._query.lastProgress
-            except (Py4JError, OSError):
-                return None
-            if report is None or report.batchId == self._reported:
-                return None
-            self._reported = report.batchId
-            return report
 
     def note_tasks(self) -> None:
         """Note that the query moves if tasks of Spark have ended since the last call."""
@@ -318,6 +310,8 @@ class BatchResult:
         seconds: duration.
         stages: seconds per stage.
         reasons: refused records by kind of reason.
+        clusters: names of the clusters that it is about.
+        number: Spark's number of the batch; None for a batch of no stream.
     """
 
     observations: int
@@ -327,6 +321,8 @@ class BatchResult:
     seconds: float
     stages: Mapping[str, float] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
+    clusters: AbstractSet[str] = frozenset()
+    number: int | None = None
 
 
 def summed(results: Sequence[BatchResult]) -> BatchResult:
@@ -344,6 +340,7 @@ def summed(results: Sequence[BatchResult]) -> BatchResult:
         seconds=sum(each.seconds for each in results),
         stages=stages,
         reasons=reasons,
+        clusters=frozenset().union(*(each.clusters for each in results)),
     )
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from streaming.contracts.identifiers import LogPosition
     from streaming.jobs.queries import BatchResult, JobBus, JobLocations, QueryDefinition
@@ -35,6 +34,8 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 # A query that has run for this long has recovered: its next failure is a new one, and its pauses are short again.
 RECOVERED_AFTER_SECONDS: Final = 300.0
 RUNS_AGAIN_AFTER_SECONDS: Final = 10.0
+MOST_TAKEN_BACK: Final = 5
+"""Limit of openings of the tables after another job has written them, until the query has recovered."""
 NOT_RETRIED: Final = (TableRefused, NewerFormat, ConfigurationError, AssertionError)
 
 
@@ -72,6 +73,7 @@ class SupervisedQuery:
         background: the writer that runs behind its batches, if any.
         is_lost: it has stopped for good.
         is_superseded: it has stopped for good because another job writes its tables.
+        is_rightful: returns whether it is proven that this job may write them, and a job that has written them may not.
     """
 
     def __init__(
@@ -94,7 +96,9 @@ class SupervisedQuery:
         self.last_error: str | None = None
         self.is_lost = self.is_superseded = False
         self.applied: Callable[[str, BatchResult, Mapping[str, float]], None] = lambda *_: None
+        self.is_rightful: Callable[[], bool] = lambda: False
         self.movement = Motion()
+        self._taken_back, self._takes_back = 0, False
         self._read_at: int | None = None
         self._run: QueryRun | ChangesRun | None = None
         self._began = self._again_at = 0.0
@@ -188,10 +192,6 @@ class SupervisedQuery:
             return f"the tables derived by the query {self.name} lag behind; the next start updates them: {behind}"
         return None
 
-    def new_report(self) -> StreamingQueryProgress | None:
-        """Return Spark's report of the newest batch, once; None while nothing is new."""
-        return None if self._run is None else self._run.new_report()
-
     def start(self, spark: SparkSession) -> None:
         """Start the query and its background writer; if Spark or the bus fails, a later check retries."""
         try:
@@ -249,7 +249,8 @@ class SupervisedQuery:
     def _start_again(self, spark: SparkSession) -> None:
         self.restarts += 1
         try:
-            self.batch.check_ours()  # before opening takes the next generation: a later job keeps the tables
+            if not self._takes_back:
+                self.batch.check_ours()  # before opening takes the next generation: a later job keeps the tables
             self._open()
             self._start(spark)
         except Py4JNetworkError:  # Spark itself is gone: nothing can be restarted
@@ -259,10 +260,13 @@ class SupervisedQuery:
 
     def _fail(self, error: Exception) -> None:
         if self._run is not None and time.monotonic() - self._began > RECOVERED_AFTER_SECONDS:
-            self._pause = FIRST_PAUSE_SECONDS
+            self._pause, self._taken_back = FIRST_PAUSE_SECONDS, 0
         self.stop()
         self.last_error = sentence_of(error)
-        self.is_lost, self.is_superseded = isinstance(error, NOT_RETRIED), isinstance(error, TableRefused)
+        self._takes_back = isinstance(error, TableRefused) and self._taken_back < MOST_TAKEN_BACK and self.is_rightful()
+        self._taken_back += self._takes_back
+        self.is_lost = isinstance(error, NOT_RETRIED) and not self._takes_back
+        self.is_superseded = self.is_lost and isinstance(error, TableRefused)
         if self.is_lost:
             self._report(f"the query {self.name} stopped for good: {self.last_error}")
             return

@@ -23,12 +23,12 @@ def text(of_others: str) -> str:
     return escape(with_short_words(printable(of_others)))
 
 
-def document(title: str, *body: str) -> str:
-    """Return an HTML document; ``body`` is HTML, the title is text."""
+def document(title: str, *body: str, before: str = "") -> str:
+    """Return an HTML document; ``body``, and what stands ``before`` its heading, are HTML, the title is text."""
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>{text(title)}</title><style>{STYLE}</style>"
-        f"<h1>{text(title)}</h1>{''.join(body)}</html>\n"
+        f"{before}<h1>{text(title)}</h1>{''.join(body)}</html>\n"
     )
 
 

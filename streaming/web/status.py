@@ -1,6 +1,7 @@
-"""HTTP of a program about its work: its own metrics at ``/metrics``, ``/-/healthy``, ``/-/ready``, links at ``/``.
+"""HTTP of a program about its work: its own metrics at ``/metrics``, health, links at ``/``.
 
-``/-/healthy`` is for what restarts a program that hangs, ``/-/ready`` for what waits until it has caught up.
+``/-/healthy`` says whether it does its work, ``/-/ready`` whether it has caught up. ``/-/alive`` is for what restarts a
+program by itself, as Kubernetes does: it is 503 only while something hangs, because a restart repairs nothing else.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class StatusServer:
         *,
         program: str,
         prefix: str,
-        healthy: str,
+        healthy: str | Callable[[], str],
+        hangs: Callable[[], list[str]] = list,
         unready: Callable[[], list[str]] | None = None,
         protected: Protection | None = None,
     ) -> None:
@@ -59,18 +61,21 @@ class StatusServer:
             problems: returns one sentence for each thing that makes the program unhealthy.
             program: the name of the command.
             prefix: of the names of its metrics.
-            healthy: what is so while there are no problems.
+            healthy: what is so while there are no problems; a function if that changes.
+            hangs: returns one sentence for each of those that a restart ends.
             unready: returns one sentence for each thing that it lacks to be up to date; None: ``problems`` does.
             protected: the web configuration file, as it is now.
         """
         self._registry, self._problems, self._unready = registry, problems, unready or problems
-        self._program, self._healthy = program, healthy
+        self._hangs = hangs
+        self._program, self._healthy = program, healthy if callable(healthy) else lambda: healthy
         routes = [
             Route("/", self._index),
             Route("/metrics", self._metrics),
             Route("/-/healthy", self._health),
             Route("/healthz", self._health),
             Route("/-/ready", self._ready),
+            Route("/-/alive", self._alive),
         ]
         server = WebServer(
             Starlette(routes=routes), opened, protected, most_connections=connection_limit(MOST_CONNECTIONS)
@@ -90,20 +95,25 @@ class StatusServer:
 
     def _health(self, _: Request) -> Response:
         problems = self._problems()
-        return lines_response(problems or [self._healthy], 503 if problems else 200)
+        return lines_response(problems or [self._healthy()], 503 if problems else 200)
 
     def _ready(self, _: Request) -> Response:
         lacks = self._unready()
         return lines_response(lacks or [f"isrwatch {self._program} is ready"], 503 if lacks else 200)
 
+    def _alive(self, _: Request) -> Response:
+        hanging = self._hangs()
+        return lines_response(hanging or [f"isrwatch {self._program} does not hang"], 503 if hanging else 200)
+
     def _index(self, _: Request) -> Response:
         problems = self._problems()
         links = {
             "/metrics": "metrics of this program itself, for Prometheus",
-            "/-/healthy": f"200 while {self._healthy}, else 503",
+            "/-/healthy": f"200 while {self._healthy()}, else 503",
             "/-/ready": "200 while it is up to date, else 503",
+            "/-/alive": "503 while it hangs, so that a restart helps, else 200",
         }
-        state = [sentence(problem, is_good=False) for problem in problems] or [sentence(self._healthy, is_good=True)]
+        state = [sentence(problem, is_good=False) for problem in problems] or [sentence(self._healthy(), is_good=True)]
         return HTMLResponse(document(f"isrwatch {self._program}", *state, link_list(links)))
 
 

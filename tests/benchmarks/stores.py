@@ -23,7 +23,7 @@ from exporters.read_model.reader import TablesReader
 from streaming.delta.changes.log import ChangeLog, in_commit
 from streaming.delta.log.storage import table_at
 from streaming.delta.projections.tables import DerivedTables
-from streaming.delta.store.place import place_of
+from streaming.delta.store.place import options_of, place_of
 from tests.benchmarks._running import options, spread
 from tests.delta.test_change_log import changed
 from tests.stores.fault_proxy import fault_proxy
@@ -45,9 +45,9 @@ WRITES: Final = {"PUT", "POST", "DELETE"}
 def commits(place: Place, rows: pa.Table, count: int) -> None:
     """Print how long a commit takes, and one of delta-rs beside it."""
     log, ours, theirs = ChangeLog(place / "ours"), list[float](), list[float]()
-    other = ChangeLog(place / "theirs")
-    other.commit(rows, {"a": 0})
-    table = table_at(place / "theirs" / "partition_changes")
+    theirs_at = place / "theirs"
+    write_deltalake(str(theirs_at), in_commit(rows, 0, 0), storage_options=options_of(theirs_at))
+    table = table_at(theirs_at)
     for number in range(count):
         began = time.perf_counter()
         log.commit(rows, {"a": number})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.bus.frames import MAX_PAYLOAD, BusFrame, DamagedRange
+from streaming.bus.kafka.reader import Consumed, KafkaReader, TopicOffsets
 from streaming.bus.kafka.records import (
     MOST_RUNS,
     cluster_id_in,
@@ -17,6 +19,8 @@ from streaming.bus.kafka.records import (
 )
 from streaming.bus.kafka.topics import LARGEST_RECORD
 from streaming.contracts.codec import encode
+from streaming.contracts.observations import Channel
+from streaming.settings import KafkaBusSettings
 from tests.bus.conftest import Heartbeats
 
 LOG_ID = 2**63 - 1
@@ -70,3 +74,14 @@ def test_the_sources_of_a_cluster_share_a_partition_and_a_log_of_samples_has_one
 def test_the_age_of_a_record_is_what_it_says_itself(heartbeat: Heartbeats) -> None:
     assert collected_at(encode(heartbeat(1_234))) == 1_234
     assert collected_at(b"\x00") is None
+
+
+def test_a_topic_of_which_nothing_was_read_says_how_many_records_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = TopicOffsets("id", {0: 0, 1: 0}, {0: 42, 1: 5})
+    monkeypatch.setattr(KafkaReader, "look", lambda *_: ends)
+    monkeypatch.setattr("streaming.bus.kafka.reader.ensure", lambda *_: None)
+    reader = KafkaReader(KafkaBusSettings(bootstrap_servers="127.0.0.1:1"))
+    reader.start(Channel.REPLICATION, lambda name: 40 if name.endswith("0") else 5)
+    assert reader.unread(Channel.REPLICATION) == 2
+    reader.note(Channel.REPLICATION, {"a": Consumed(0, 41)}, {0: 41}, 1, 100)
+    assert reader.unread(Channel.REPLICATION) == 0, "its logs say how far they are behind"

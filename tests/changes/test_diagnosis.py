@@ -262,6 +262,18 @@ def test_an_unclean_election_blames_who_led_last_and_not_another_broker_that_was
     assert summary.startswith("broker 1 was lost and leaders were elected uncleanly (broker 5 was lost, too): ")
 
 
+def test_a_partition_that_elects_uncleanly_again_is_one_partition() -> None:
+    first = [*of("kill", 2, at=10), *of("kill", 1, at=30), *of("start", 2, at=50)]
+    again = [*of("start", 1, at=70), *of("kill", 1, at=90), *of("kill", 2, at=110), *of("start", 1, at=130)]
+    rows = played(
+        [*first, *again, *of("start", 2, at=150)], 200, partitions=1, assignments=[[1, 2]], replication_factor=2,
+        min_insync_replicas=1, unclean_leader_election=True, records_per_second=10,
+    )  # fmt: skip
+    (row,) = [row for row in standing(rows) if row["incident_class"] == "unclean_election"]
+    assert row["unclean_elections"] == 2
+    assert "1 led by a replica that may lack acknowledged records" in row["summary"]
+
+
 def test_clean_stops_in_turn_that_the_log_proves_late_are_one_rolling_restart() -> None:
     leads_nothing = [[1, 2, 3], [1, 3, 2], [2, 1, 4], [2, 4, 1]] * 3
     faults = [*restart("stop", 3, 10, 20), *restart("stop", 4, 60, 20)]

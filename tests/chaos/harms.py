@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, QueryBuilder
 
 from streaming.bus import log
 from streaming.contracts.observations import Channel
@@ -23,6 +23,7 @@ from streaming.delta.log import durable
 from streaming.delta.log.table_log import newest_version, written_by
 from streaming.errors import BusFull
 from tests.chaos.stage import PATIENCE, ChaosStage
+from tests.plugins.table_writes import write
 
 WRITE = os.write
 
@@ -190,7 +191,7 @@ def drop_column(stage: ChaosStage) -> None:
     stage.kill()
     progress = DeltaTable(str(stage.pipeline.tables / SOURCE_PROGRESS.name))
     rows = pa.table(QueryBuilder().register("t", progress).execute("select * from t"))
-    write_deltalake(progress, rows.drop_columns(["log_id"]), mode="overwrite", schema_mode="overwrite")
+    write(progress, rows.drop_columns(["log_id"]), "overwrite")
 
 
 def jump_job_clock(stage: ChaosStage) -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from streaming.contracts.observations import Channel
 from tests.chaos.comparison import differences, undisturbed
 from tests.chaos.harms import copy_collector, jump_collector_clock, kill_collector, publish_nonsense
 from tests.chaos.schedule import Schedule
 from tests.chaos.stage import ChaosStage
+from tests.plugins.table_writes import write
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_tables_of_two_collectors_of_which_one_had_a_wrong_clock_differ_in_nothi
 def test_a_doubled_row_is_found(stage: ChaosStage, expected: Path, table: str) -> None:
     rows = DeltaTable(stage.pipeline.tables / table).to_pyarrow_table()
     partitions = rows.filter(pc.field("subject") == "partition") if "subject" in rows.column_names else rows
-    write_deltalake(stage.pipeline.tables / table, partitions.slice(0, 1), mode="append")
+    write(DeltaTable(stage.pipeline.tables / table), partitions.slice(0, 1))
     found = list(differences(stage, expected))
     assert any(sentence.startswith(f"{table}: 1 rows too many, 0 missing") for sentence in found), found
 
@@ -88,7 +89,7 @@ def test_a_doubled_row_is_found(stage: ChaosStage, expected: Path, table: str) -
 @pytest.mark.parametrize("table", ["partition_state", "replica_offsets"])
 def test_a_lost_row_is_found(stage: ChaosStage, expected: Path, table: str) -> None:
     rows = DeltaTable(stage.pipeline.tables / table).to_pyarrow_table()
-    write_deltalake(stage.pipeline.tables / table, rows.slice(1), mode="overwrite")
+    write(DeltaTable(stage.pipeline.tables / table), rows.slice(1), "overwrite")
     found = list(differences(stage, expected))
     assert any(sentence.startswith(f"{table}: 0 rows too many, 1 missing") for sentence in found), found
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.commands import doctor_machine
@@ -30,6 +30,7 @@ from tests.end_to_end.stories import long_story
 from tests.exporters.damages import data_gone, data_torn
 from tests.exporters.terminal.test_damaged_tables import with_damaged_log
 from tests.plugins.logs import rows_of_log
+from tests.plugins.table_writes import set_properties, write
 
 LOG = "metadata_log:a"
 
@@ -124,7 +125,7 @@ def test_a_file_of_the_right_size_with_other_bytes_is_a_problem_and_no_exception
 )
 def test_another_layout_says_who_has_to_be_upgraded(place: Path, layout: str, fix: str) -> None:
     table = DeltaTable(str(place / "tables" / "partition_state"))
-    table.alter.set_table_properties({LAYOUT_PROPERTY: layout}, raise_if_not_exists=False)
+    set_properties(table, {LAYOUT_PROPERTY: layout})
     ((found, sentence),) = wrong(place)
     assert found is Status.PROBLEM
     assert "partition_state" in sentence
@@ -135,7 +136,7 @@ def test_a_table_that_lacks_a_new_column_waits_for_the_job(place: Path) -> None:
     path = str(place / "tables" / "source_progress")
     before = pa.schema([field for field in arrow_schema(SOURCE_PROGRESS) if field.name != "log_id"])
     rows = read_all(DeltaTable(path)).drop_columns(["log_id"])
-    write_deltalake(path, rows.cast(before), mode="overwrite", schema_mode="overwrite")
+    write(DeltaTable(path), rows.cast(before), "overwrite")
     ((found, sentence),) = wrong(place)
     assert found is Status.WARNING
     assert sentence.endswith(

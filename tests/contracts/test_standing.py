@@ -106,6 +106,16 @@ def test_redundancy_that_is_lost_is_raised_once_though_the_broker_goes_down(minu
     assert told.named(3600 + 301) == []
 
 
+def test_what_came_again_says_since_when_it_lasts_and_when_it_was_over() -> None:
+    told = Told()
+    told.lasting(Condition.OFFLINE, 0, 100)
+    over = told.raised(120)
+    told.begin(Condition.OFFLINE, 160)
+    (again,) = told.raised(170)
+    assert [(each.since, each.again_since, each.ended_at) for each in over] == [(START, None, START + 100 * SECOND)]
+    assert (again.since, again.again_since, again.ended_at) == (START, START + 160 * SECOND, None)
+
+
 def test_a_broker_that_leaves_isrs_again_and_again_flaps() -> None:
     told = Told()
     for begin in range(0, 1800, 300):

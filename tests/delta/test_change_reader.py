@@ -14,11 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.changes.history import replace_up_to
 from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import ChangeReader, ChangesRestarted, rows_between
 from streaming.delta.log import storage
@@ -32,6 +33,7 @@ from streaming.errors import TableUnreadable
 from tests.delta.test_change_log import changed
 from tests.delta.written_changes import commit, expire_log, rows
 from tests.examples import examples
+from tests.plugins.table_writes import delete_old_files, merge_files, set_properties, write, writer_of
 
 SCHEMA = arrow_schema(PARTITION_CHANGES)
 
@@ -176,8 +178,8 @@ def test_a_gap_in_the_log_is_refused_in_a_sentence_without_the_insides_of_delta(
 def test_what_was_compacted_with_rows_that_were_read_comes_without_them(path: Path, table: DeltaTable) -> None:
     for topic in ("a", "b", "c"):
         commit(table, topic)
-    table.optimize.compact()
-    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    merge_files(table)
+    delete_old_files(table)
     newest = commit(table, "d")
     assert len(list(path.rglob("date=*/*.parquet"))) == 2
     assert topics(ChangeReader(path, 1).poll()) == [(2, ["b"]), (3, ["c"]), (newest, ["d"])]
@@ -238,11 +240,11 @@ def test_a_reader_that_begins_after_more_than_there_is_is_refused(path: Path, ta
 def test_files_without_statistics_are_read_as_well(path: Path, table: DeltaTable, *, is_mixed: bool) -> None:
     if is_mixed:
         commit(table, "a")
-    table.alter.set_table_properties({STATISTICS_PROPERTY: "cluster"})
+    set_properties(table, {STATISTICS_PROPERTY: "cluster"})
     without = commit(table, "b")
     commit(table, "c")
     if is_mixed:
-        table.alter.set_table_properties({STATISTICS_PROPERTY: "version"})
+        set_properties(table, {STATISTICS_PROPERTY: "version"})
         commit(table, "d")
     files = pa.table(table.get_add_actions(flatten=True))
     assert ("max.version" in files.column_names) is is_mixed
@@ -325,7 +327,7 @@ class Followed:
     def __init__(self, directory: Path) -> None:
         self.path = directory / PARTITION_CHANGES.name
         self.table = create_or_upgrade(directory, PARTITION_CHANGES)
-        self.table.alter.set_table_properties({APPEND_ONLY: "false"})
+        set_properties(self.table, {APPEND_ONLY: "false"})
         self.reader = ChangeReader(self.path)
         self.written: list[pa.Table] = []
         self.read: list[tuple[int, pa.Table]] = []
@@ -333,26 +335,27 @@ class Followed:
     def commit(self, days: list[int]) -> None:
         version = self.table.version() + 1
         fresh = rows(version, *((f"{version}-{number}", day) for number, day in enumerate(days)))
-        write_deltalake(self.table, fresh, mode="append")
+        write(self.table, fresh)
         self.written += [fresh] * bool(days)
 
     def poll(self, upto: int | None) -> None:
         self.read += self.reader.poll(upto)
 
     def compact(self, _: None) -> None:
-        self.table.optimize.compact()
+        merge_files(self.table)
 
     def rewrite(self, upto: int) -> None:
         """Write the rows up to a version anew, as their expiry does; files may hold later ones, too."""
-        where = f"version <= {upto}"
-        kept = select(self.table, PARTITION_CHANGES, where)
-        Writer(self.table, self.path).replace_where(kept, where, {})
+        writer = writer_of(self.table)
+        kept = select(self.table, PARTITION_CHANGES, f"version <= {upto}")
+        replace_up_to(writer, [*writer.files()], upto, kept, {})
+        self.table = writer.table
 
     def property(self, _: None) -> None:
-        self.table.alter.set_table_properties({"delta.checkpointInterval": "20"})
+        set_properties(self.table, {"delta.checkpointInterval": "20"})
 
     def statistics(self, _: None) -> None:
-        self.table.alter.set_table_properties({STATISTICS_PROPERTY: "cluster"})
+        set_properties(self.table, {STATISTICS_PROPERTY: "cluster"})
 
     def expire(self, _: None) -> None:
         """Delete the log but for its newest entry, and the files that only what is gone has named."""

@@ -23,6 +23,7 @@ from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.writer import Writer
 from tests.plugins.played import expire_log
+from tests.plugins.table_writes import delete_old_files
 
 pytest_plugins = ["tests.plugins.played"]
 SCENARIO = "broker_loss"
@@ -185,7 +186,7 @@ def test_a_kill_after_which_the_older_version_cannot_be_read_is_made_to_agree(
     if gone == "versions":
         expire_log(truth / "conditions")
     else:
-        DeltaTable(str(truth / "conditions")).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+        delete_old_files(DeltaTable(str(truth / "conditions")))
     committed = DeltaTable(str(truth / "incidents")).transaction_version(conditions.COMMITTED)
     assert not conditions.ConditionsTable(truth, KEEP_ALL).go_back(committed or 0)
     again = IncidentsTable(truth, IncidentGaps())

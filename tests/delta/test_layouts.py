@@ -19,6 +19,7 @@ from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.definitions import LAYOUT_PROPERTY, arrow_schema, check_layout, create_or_upgrade, layout_of
 from streaming.delta.log.queries import read_all, select
 from streaming.errors import TableRefused
+from tests.plugins.table_writes import set_properties, write
 
 NEW = Column("is_new", "boolean", "a column of tomorrow")
 SMALL = Table(
@@ -47,16 +48,12 @@ def row(table: Table) -> dict[str, Any]:
 
 
 def append(path: Path, table: Table, **columns: Any) -> None:
-    write_deltalake(
-        DeltaTable(str(path)), pa.Table.from_pylist([row(table) | columns], arrow_schema(table)), mode="append"
-    )
+    write(DeltaTable(str(path)), pa.Table.from_pylist([row(table) | columns], arrow_schema(table)))
 
 
 def set_layout(path: Path, layout: int | str) -> int:
     """Let a table say another layout; return its version."""
-    table = DeltaTable(str(path))
-    table.alter.set_table_properties({LAYOUT_PROPERTY: str(layout)}, raise_if_not_exists=False)
-    return int(table.version())
+    return set_properties(DeltaTable(str(path)), {LAYOUT_PROPERTY: str(layout)})
 
 
 def test_every_layout_is_the_first() -> None:

@@ -14,6 +14,7 @@ from streaming.delta.log import maintenance
 from streaming.delta.log.durable import cut_unflushed, flush, flushed_version
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.log.table_log import newest_version
+from streaming.delta.projections import rollback
 from streaming.delta.projections.rollback import roll_back
 from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.shards.batch import ReplicationBatch
@@ -96,3 +97,21 @@ def test_a_table_that_cannot_be_read_is_left_to_the_query_that_writes_it(tmp_pat
     events = tmp_path / "replication_events"
     (events / "_delta_log" / f"{newest_version(events):020}.json").write_text("{")
     assert roll_back(tmp_path) == []
+
+
+def test_what_a_job_that_is_superseded_still_commits_is_not_rolled_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It commits, and derives what follows, after its successor has looked up the newest version."""
+    story = long_story(seed=9, steps=30)
+    run(tmp_path, story[:14], RetentionPolicy())
+    looked_up = rollback.newest_version
+
+    def looked_up_just_before(path: Path) -> int:
+        version = looked_up(path)
+        run(tmp_path, story[:28], RetentionPolicy())
+        return version
+
+    monkeypatch.setattr(rollback, "newest_version", looked_up_just_before)
+    assert roll_back(tmp_path) == []
+    assert essence(rows(tmp_path, "partition_changes")) == expected_changes(story[:28])

@@ -45,6 +45,27 @@ def test_a_sample_writer_that_was_followed_by_another_one_must_not_open_again(tm
         first.check_ours()
 
 
+@pytest.mark.parametrize("hours", [-1, 0, 1])
+def test_two_writers_of_one_version_differ_whatever_their_clocks_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """The clock of the writer before was an hour ahead; theirs say the same, or stand an hour apart."""
+    moment = 1_700_000_000 * 10**9
+    monkeypatch.setattr("time.time_ns", lambda: moment + 3600 * 10**9)
+    SampleBatch(tmp_path).apply(sample(1))
+    monkeypatch.setattr("time.time_ns", lambda: moment)
+    paused, failed = SampleBatch(tmp_path), SampleBatch(tmp_path)
+    monkeypatch.setattr("time.time_ns", lambda: moment + hours * 3600 * 10**9)
+    new = SampleBatch(tmp_path)
+    new.apply(sample(2))
+    with pytest.raises(TableRefused, match="another job writes"):
+        paused.apply(sample(3))
+    with pytest.raises(TableRefused, match="another job writes"):
+        failed.check_ours()
+    new.apply(sample(4))
+    assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [4]
+
+
 def test_a_table_that_several_jobs_make_at_once_is_made_once(tmp_path: Path) -> None:
     together = Barrier(4)
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from streaming.delta.changes.log import UNCOMMITTED, in_commit
 from streaming.delta.log.table_log import delete_log_before
+from tests.plugins.table_writes import write
 
 MOMENT = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 COMMITTED_AT = 1_700_000_000_000_000
@@ -33,8 +34,7 @@ def rows(version: int, *topics: str | tuple[str, int]) -> pa.Table:
 
 def commit(table: DeltaTable, *topics: str | tuple[str, int]) -> int:
     """Commit rows as the writer of the table does; give the version."""
-    write_deltalake(table, rows(table.version() + 1, *topics), mode="append")
-    return table.version()
+    return write(table, rows(table.version() + 1, *topics))
 
 
 def expire_log(table: DeltaTable, path: Path, before: int) -> None:

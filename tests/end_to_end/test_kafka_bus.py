@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from deploy.sandbox import Sandbox
-from streaming.bus.directory import DirectoryReader
-from streaming.bus.frames import BusFrame
 from streaming.contracts.observations import Channel
 from streaming.settings import KafkaBusSettings
 from tests.chaos.comparison import all_differences, undisturbed
 from tests.plugins.kafka_bus import bus_settings, stored
+from tests.plugins.logs import last_positions
 from tests.plugins.pipeline import Pipeline, Program
 from tests.plugins.sandbox import MakeSandbox
 
@@ -59,13 +58,7 @@ class KafkaPipeline(Pipeline):
 
     def last_positions(self) -> dict[tuple[Channel, str], int]:
         """Give the position of the last record of each log of the directory."""
-        reader, found = DirectoryReader(self.bus), {}
-        for channel in Channel:
-            starts = reader.start_positions(channel)
-            for source, end in reader.end_positions(channel).items():
-                items = reader.read(channel, source, starts[source], end)
-                found[channel, source] = max(item.position for item in items if isinstance(item, BusFrame))
-        return found
+        return last_positions(self.bus)
 
     def is_applied(self) -> bool:
         """Return whether the tables have the last record of each log of the directory."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, Transaction, write_deltalake
 
 from exporters.read_model.reader import TablesReader, micros_now
 from streaming.contracts import health
@@ -19,6 +18,7 @@ from streaming.contracts.state import PARTITION_STATE
 from streaming.contracts.tables import TABLES
 from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
 from tests.plugins.played import expire_log
+from tests.plugins.table_writes import merge_files, write
 
 START = 1_790_000_000_000_000
 SECOND = 1_000_000
@@ -214,7 +214,7 @@ class Tables:
         )  # fmt: skip
 
     def compact(self) -> None:
-        self.open("partition_changes").optimize.compact()
+        merge_files(self.open("partition_changes"))
 
     def expire_log(self) -> None:
         """Leave of the changes only the newest version, as maintenance does in time."""
@@ -231,11 +231,8 @@ class Tables:
         table = self.open(name)
         schema = arrow_schema(TABLES[name])
         known = [{column: row.get(column) for column in schema.names} for row in rows]
-        told = [] if as_of is None else [Transaction("partition_changes", as_of)]
-        properties = CommitProperties(max_commit_retries=0, app_transactions=told)
-        written = pa.Table.from_pylist(known, schema=schema)
-        write_deltalake(table, written, mode=mode, commit_properties=properties)
-        return int(table.version())
+        told = {} if as_of is None else {"partition_changes": as_of}
+        return write(table, pa.Table.from_pylist(known, schema=schema), mode, **told)
 
 
 @pytest.fixture

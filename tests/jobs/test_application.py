@@ -90,7 +90,7 @@ POLICY = RetentionPolicy(days=90, reader_minutes=7.5)
 
 def test_the_job_hands_on_what_the_configuration_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[JobLocations] = []
-    monkeypatch.setattr(command, "run_until_stopped", lambda _, places: started.append(places))
+    monkeypatch.setattr(command, "run_until_stopped", lambda _, places, *__, **___: started.append(places))
     file = tmp_path / "isrwatch.toml"
     file.write_text(f'[tables]\ndirectory = "{tmp_path}"\nhistory = "90d"\n[advanced]\nreader_time = "7.5m"\n')
     command.job(config=file)
@@ -136,6 +136,7 @@ def test_a_spark_cluster_without_an_executor_is_said_once_and_is_a_problem_until
 
     assert problems_after(20) == []
     assert problems_after(20) == problems_after(20) == said == [application.NO_EXECUTORS]
+    assert at_work.hangs() == [], "a restart would not give it one"
     waits = False
     assert problems_after(0) == []
     waits = True

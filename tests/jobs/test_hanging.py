@@ -12,7 +12,7 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.changes.fold import fold
 from streaming.contracts.observations import Channel
 from streaming.jobs.application import Application
-from streaming.jobs.metrics import Reporter
+from streaming.jobs.metrics import NOT_MEASURED, Reporter
 from streaming.jobs.shards import task
 from streaming.jobs.supervised import read_mark
 from streaming.movement import STARTING_SECONDS, STILL_SECONDS, Motion
@@ -131,6 +131,21 @@ def test_a_bus_that_does_not_answer_is_one_of_which_nothing_is_known(job: Hangin
     job.now += 2 * STILL_SECONDS + 1
     (problem,) = job.application.problems()
     assert "how much waits is unknown, as bus and tables have not answered for 121 s" in problem
+
+
+def test_records_of_kafka_of_which_none_was_read_yet_keep_it_unready_and_may_not_wait_for_ever(
+    job: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.runs()
+    assert job.application.unready() == [NOT_MEASURED]
+    unread = 7
+    monkeypatch.setattr(DirectoryReader, "unread", lambda *_: unread)
+    assert job.after(STARTING_SECONDS) == []
+    assert job.application.unready() == ["7 records of replication wait, and none was applied since the start"]
+    (problem,) = job.after(15)
+    assert problem.startswith("the query replication hangs: 7 records of the bus wait, and no row was read")
+    unread = 0
+    assert job.after(5) == job.application.unready() == []
 
 
 def test_it_is_not_ready_while_records_of_a_minute_ago_are_not_applied(job: Hanging) -> None:

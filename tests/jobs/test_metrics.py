@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import urllib.error
 import urllib.request
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import pytest
-from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from streaming.errors import ConfigurationError, TableRefused
 from streaming.jobs.application import Application
@@ -60,7 +59,7 @@ def test_names_and_help_are_as_agreed(
         observations=1, changes=1, refused=1, version=1, seconds=0.1, stages={"fold": 0.1}, reasons={"json": 1}
     )
     application.metrics.applied("samples", applied, {"toArrow": 0.1})
-    application.metrics.progressed("samples", 1, 10.0, {"addBatch": 100, "triggerExecution": 120})
+    application.metrics.progressed(report("samples", 1, 10.0, addBatch=100, triggerExecution=120))
     told = ask(address, "/metrics")[1]
     golden("job_metrics.txt", "\n".join(line for line in told.splitlines() if line.startswith("#")) + "\n")
 
@@ -88,19 +87,14 @@ def test_the_front_page_leads_to_the_others_and_no_further(application: Applicat
     assert ask(address, "/nothing")[0] == 404
 
 
+def report(query: str, rows: int, rate: float, **milliseconds: int) -> dict[str, Any]:
+    """Give what is used of a report of Spark."""
+    return {"name": query, "numInputRows": rows, "processedRowsPerSecond": rate, "durationMs": milliseconds}
+
+
 def test_what_spark_reports_of_a_batch_is_taken_over(application: Application, address: str) -> None:
-    told: dict[str, Any] = {
-        "id": str(UUID(int=1)), "runId": str(UUID(int=2)), "name": "samples", "timestamp": "", "batchId": 7,
-        "batchDuration": 40, "durationMs": {"triggerExecution": 40, "addBatch": 30}, "stateOperators": [],
-        "sources": [], "sink": {"description": "", "numOutputRows": -1}, "numInputRows": 5,
-        "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 125.0,
-    }  # fmt: skip
-    reports = iter([StreamingQueryProgress.fromJson(told)])
-    application.metrics.queries["samples"].new_report = lambda: next(reports, None)  # type: ignore[method-assign]
-
-    samples(address)
+    application.metrics.progressed(report("samples", 5, 125.0, triggerExecution=40, addBatch=30))
     found = samples(address)
-
     assert found['isrwatch_job_rows_total{query="samples"}'] == 5
     assert found['isrwatch_job_processed_rows_per_second{query="samples"}'] == 125
     assert found['isrwatch_job_batch_duration_seconds_sum{query="samples"}'] == 0.04
@@ -122,6 +116,8 @@ def test_real_spark_tells_every_stage_of_a_batch(
         found = samples(address)
         return found if all(found.get(series, 0) > 0 for series in wanted) else None
 
+    written: list[str] = []
+    application.log_batches(written.append)
     with running(application, spark):
         found = eventually(told)
         assert ask(address, "/-/healthy") == (200, "every query runs\n")
@@ -130,3 +126,10 @@ def test_real_spark_tells_every_stage_of_a_batch(
     assert found['isrwatch_job_rows_total{query="replication"}'] > 20
     assert found['isrwatch_job_table_version{table="partition_changes"}'] >= 1
     assert found['isrwatch_job_query_up{query="samples"}'] == 1
+    first = {re.search(r"query=(\w+)", row)[1]: row for row in reversed(written)}  # type: ignore[index]
+    assert set(first) == {"replication", "samples", "incidents"}
+    assert re.fullmatch(
+        r"batch at=\S+Z query=replication batch=0 batches=1 clusters=orders-eu rows=\d+ changes=\d+ seconds=\S+ "
+        "version=1",
+        first["replication"],
+    ), written

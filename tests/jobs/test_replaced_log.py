@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
@@ -30,6 +30,7 @@ from tests.changes.conftest import Story
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.shards.test_batch import offsets_sample, rows
 from tests.plugins.logs import rows_of_log
+from tests.plugins.table_writes import write
 
 REPLICATION = Channel.REPLICATION
 SEGMENT_BYTES = 20_000
@@ -292,7 +293,7 @@ def test_what_was_refused_counts_once_though_the_log_that_was_read_is_unknown(pl
     applied(places, Channel.SAMPLES, "samples")
     progress = DeltaTable(str(places.tables / SOURCE_PROGRESS.name))
     kept = progress.to_pyarrow_table().drop_columns(["log_id"])
-    write_deltalake(progress, kept, mode="overwrite", schema_mode="overwrite")
+    write(progress, kept, "overwrite")
     assert len(applied(places, Channel.SAMPLES, "samples")) == 1
     assert counted(places) == [b"odd0", b"odd1", b"odd2"]
     assert [row["quarantined"] for row in rows(places.tables, "source_progress")] == [3]

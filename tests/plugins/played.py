@@ -22,6 +22,7 @@ from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.plugins.table_writes import delete_old_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +83,7 @@ def play(directory: Path, *scenarios: str, seconds: int, project_every: int = 20
 def expire_log(path: Path) -> None:
     """Delete all of a table's log before its newest version, and the files that only older versions need."""
     table = DeltaTable(str(path))
-    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    delete_old_files(table)
     table.update_incremental()
     table.create_checkpoint()
     delete_log_before(path, table.version())

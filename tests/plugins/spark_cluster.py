@@ -33,26 +33,39 @@ LIGHT = java_options(measured_configuration()[JAVA_OPTIONS], using(spark_archive
 class SparkCluster:
     """Master and workers, each a process of its own; what is submitted gets one executor of each worker."""
 
-    def __init__(self, directory: Path, python: Path, workers: int = 1, cores: int = CORES) -> None:
+    def __init__(self, directory: Path, python: Path, workers: int = 1, cores: int = CORES, memory: str = "1g") -> None:
         self.directory, self.python = directory, python
-        self.cores = cores
+        self.cores, self._memory = cores, memory
         self.workers: list[Program] = []
-        self._workers = workers
+        self._workers, self._started = workers, 0
         self._programs = Pipeline(directory)
         self.url = f"spark://127.0.0.1:{free_port()}"
 
     def start(self) -> None:
         """Start all of them, and wait until the master knows its workers."""
         port = self.url.rsplit(":", 1)[1]
-        master = self._daemon("master", "master.Master", "--port", port)
-        self._programs.eventually(lambda: "I have been elected leader" in master.text(), "the master leads", master)
-        for number in range(self._workers):
-            folder = str(self.directory / f"work-{number}")
-            work = ("--cores", str(self.cores), "--memory", "1g", "--work-dir", folder)
-            self.workers.append(self._daemon(f"worker-{number}", "worker.Worker", *work, self.url))
+        self._master = self._daemon("master", "master.Master", "--port", port)
+        self._programs.eventually(lambda: "I have been elected leader" in self._master.text(), "it leads", self._master)
+        for _ in range(self._workers):
+            self._start_worker()
+        self._wait_for_workers()
+
+    def _start_worker(self) -> None:
+        folder = str(self.directory / f"work-{self._started}")
+        work = ("--cores", str(self.cores), "--memory", self._memory, "--work-dir", folder)
+        self.workers.append(self._daemon(f"worker-{self._started}", "worker.Worker", *work, self.url))
+        self._started += 1
+
+    def _wait_for_workers(self) -> None:
         self._programs.eventually(
-            lambda: master.text().count("Registering worker") >= self._workers, "the workers are registered", master
+            lambda: self._master.text().count("Registering worker") >= self._started, "they register", self._master
         )
+
+    def lose_worker(self, number: int) -> None:
+        """Kill a worker and its executors at once, as the loss of its machine does, and start another one."""
+        self.workers.pop(number).kill()
+        self._start_worker()
+        self._wait_for_workers()
 
     def executors(self) -> list[int]:
         """Give the processes of the executors that run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -17,6 +18,7 @@ from streaming.contracts.observations import (
     ControllerObserved,
     Observation,
     PartitionObserved,
+    SnapshotBegin,
     SnapshotEnd,
     SourceKind,
 )
@@ -86,6 +88,33 @@ def test_a_broker_that_ends_is_seen_long_before_the_next_poll(fake_kafka: Make, 
     assert all(each.occurred_not_after - each.occurred_not_before < HOUR // 100 for each in parts)
     until(source, lambda _: whole_polls(cluster) > before)
     assert whole_polls(cluster) - before == 1, "no more than another one each interval"
+
+
+def test_a_broker_that_lags_behind_an_election_which_others_have_shown_is_no_other_log(
+    fake_kafka: Make, source_of: SourceOf
+) -> None:
+    source = source_of(cluster := fake_kafka(3, orders=6), poll_micros=500_000)
+    until(source, has(SnapshotEnd))
+    asked_for(source, cluster, DescribeClusterRequest, 9)
+    (lags, _) = next(each for each in reversed(cluster.asked(MetadataRequest)) if each[1].topics is None)
+    gone = next(broker for broker in (1, 2, 3) if broker != lags)
+    cluster.views[lags] = copy.deepcopy(cluster.view)
+    cluster.take_down(gone)
+    cluster.fenced.add(gone)
+    for part in cluster.view.topics["orders"].parts:
+        part.isr = [broker for broker in part.isr if broker != gone]
+        part.leader, part.leader_epoch = (part.isr[-1], 1) if part.leader == gone else (part.leader, part.leader_epoch)
+    found = until(
+        source, lambda found: any(each.leader_epoch == 1 for each in found if isinstance(each, PartitionObserved))
+    )
+    before = whole_polls(cluster)
+    found += until(source, lambda _: whole_polls(cluster) > before + 4)
+    steps = [each for each in found if isinstance(each, PartitionObserved)]
+    assert not [each for each in found if isinstance(each, SnapshotBegin) and each.is_new_log]
+    by_partition = {each.partition: [] for each in steps}
+    for each in steps:
+        by_partition[each.partition].append(each.leader_epoch)
+    assert all(epochs == sorted(epochs) for epochs in by_partition.values()), by_partition
 
 
 def test_the_quorum_is_reported_as_the_brokers_say_and_again_when_it_has_another_leader(

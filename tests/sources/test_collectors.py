@@ -214,7 +214,7 @@ def page() -> Iterator[Any]:
 
         def of(collector: Collector) -> Any:
             opened, metrics = listen("127.0.0.1:0", "--listen"), collector.metrics
-            said = {"program": "collect", "prefix": "", "healthy": "it reads"}
+            said: Any = {"program": "collect", "prefix": "", "healthy": "it reads", "hangs": collector.hanging}
             stack.enter_context(closing(StatusServer([opened], metrics.registry, metrics.problems, **said)))
             return partial(get, address_of(opened))
 
@@ -262,6 +262,7 @@ def test_it_is_healthy_while_one_of_both_reads_partition_state_and_else_says_why
 
     collector.metrics.refused(admin, ConnectionRefused("no broker answers"))
     assert read("/-/healthy")[0] == 503
+    assert read("/-/alive") == (200, "isrwatch collect does not hang\n"), "a restart would not bring the brokers back"
 
 
 def test_a_source_that_orders_nothing_makes_nobody_unhealthy(page: Any) -> None:
@@ -285,6 +286,7 @@ def test_a_source_that_hangs_makes_its_collector_unhealthy(monkeypatch: pytest.M
         now[0] += STILL_SECONDS + 1
         until(lambda: len(collector.problems()) > 0)
         assert collector.problems()[0] == "log:a hangs: no answer came, and nothing was read or written, for 61 s"
+        assert collector.hanging() == collector.problems()[:1]
         released.set()
         until(lambda: not collector.metrics.hanging())
 

@@ -23,7 +23,7 @@ HERE: Final = Path(__file__).parent
 GO_FOLDER: Final = "/usr/local/go/bin"
 VERSITYGW: Final = "github.com/versity/versitygw/cmd/versitygw"
 VICTORIA_METRICS: Final = "github.com/VictoriaMetrics/VictoriaMetrics/app"
-PATIENCE_SECONDS: Final = 1200.0  # Go compiles for three minutes on two idle cores
+PATIENCE_SECONDS: Final = 3600.0  # Go compiles kube-apiserver for five minutes on two idle cores
 
 
 def versitygw() -> Path:
@@ -32,7 +32,7 @@ def versitygw() -> Path:
     Raises:
         MissingTool: there is no Go, or it cannot build it; with its last line.
     """
-    return _built("versitygw", VERSITYGW, HERE / "versitygw")
+    return built("versitygw", VERSITYGW, HERE / "versitygw")
 
 
 def of_victoria_metrics(name: str) -> Path:
@@ -41,7 +41,25 @@ def of_victoria_metrics(name: str) -> Path:
     Raises:
         MissingTool: there is no Go, or it cannot build it; with its last line.
     """
-    return _built(name, f"{VICTORIA_METRICS}/{name}", HERE.parent / "dashboards" / "vmalert")
+    return built(name, f"{VICTORIA_METRICS}/{name}", HERE.parent / "dashboards" / "vmalert")
+
+
+def built(name: str, package: str, recipe: Path) -> Path:
+    """Return a program that Go has built from a package.
+
+    Args:
+        name: of the program.
+        package: with its ``main``.
+        recipe: the folder of the ``go.mod`` and ``go.sum`` that lock its modules.
+
+    Raises:
+        MissingTool: there is no Go, or it cannot build it; with its last line.
+    """
+
+    def build(draft: Path) -> None:
+        _ran(name, [_program("go", name, GO_FOLDER), "build", "-o", draft / name, package], recipe)
+
+    return _made(name, [recipe / "go.mod", recipe / "go.sum"], build) / name
 
 
 def azurite() -> Path:
@@ -76,13 +94,6 @@ def _program(name: str, wanted_by: str, *folders: str) -> Path:
     if found is None:
         raise MissingTool(f"{wanted_by} needs {name}: install it, or put it on the PATH")
     return Path(found)
-
-
-def _built(name: str, package: str, recipe: Path) -> Path:
-    def build(draft: Path) -> None:
-        _ran(name, [_program("go", name, GO_FOLDER), "build", "-o", draft / name, package], recipe)
-
-    return _made(name, [recipe / "go.mod", recipe / "go.sum"], build) / name
 
 
 def _made(name: str, recipe: Sequence[Path], make: Callable[[Path], None]) -> Path:

@@ -16,11 +16,12 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from deploy.sandbox.waiting import wait_until
 from streaming.runtime.jars import jar_paths
 from streaming.runtime.java import find_java
 from tests.plugins.local_http import free_port
 from tests.stores import programs
-from tests.stores.serving import serving
+from tests.stores.serving import listens, serving
 from tests.stores.store import BUCKET, Store
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def versitygw(folder: Path) -> Iterator[Store]:
         ready=f"http://127.0.0.1:{port}",
         environment=os.environ | keys,
     ):
+        wait_until(lambda: listens(port), f"versitygw to listen at {port}")  # it says so a moment before
         yield _with_bucket(port)
 
 

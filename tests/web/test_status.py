@@ -85,6 +85,7 @@ def test_problems_are_shown_with_the_links(program: Program) -> None:
     program[1].extend(["one is <down>", "another, too"])
     for path in ("/-/healthy", "/healthz"):
         assert get(program, path)[::2] == (503, "one is <down>\nanother, too\n")
+    assert get(program, "/-/alive")[::2] == (200, "isrwatch job does not hang\n"), "of these none does"
     text = get(program, "/")[2]
     assert "one is &lt;down&gt;" in text
     assert 'href="/metrics"' in text

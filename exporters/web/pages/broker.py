@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from exporters.answers import links
 from exporters.answers.brokers import state_name
 from exporters.answers.event_groups import by_moment
+from exporters.answers.event_text import causes_explained
+from exporters.read_model.cluster_health import is_planned
 from exporters.read_model.conditions import Raised, announced_brokers, open_spells
 from exporters.read_model.events import brokers_of
 from exporters.web.pages.cluster import (
@@ -33,7 +35,7 @@ from exporters.web.pages.page import (
     notices_of,
     words_of,
 )
-from exporters.web.pages.topic import PartitionRow, partition_rows
+from exporters.web.pages.topic import PartitionRow, partition_row, partition_rows, risks_in_words
 from streaming.contracts.conditions import OF_BROKERS, RULES
 from streaming.contracts.events import Severity
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from exporters.answers.event_groups import EventGroup
     from exporters.read_model.cluster_samples import LogDirectoryRow
     from exporters.read_model.snapshot import ClusterSnapshot, EventRow
+    from streaming.contracts.state import PartitionState
 
 PARTITIONS_SHOWN: Final = 100
 INCIDENTS_SHOWN: Final = 10
@@ -86,6 +89,7 @@ class BrokerPage(PageModel):
     directories: tuple[DirectoryRow, ...] | None
     incidents: tuple[ListedIncident, ...]
     moments: tuple[MomentRow, ...]
+    causes: tuple[tuple[str, str], ...]
 
 
 def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
@@ -98,11 +102,17 @@ def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
     is_safe, reason = advice_of(inputs, cluster, number)
     state = state_name(cluster, number)
     conditions = tuple(_conditions(inputs, cluster_name, cluster, number))
-    level = _level(inputs, cluster, number, state, conditions)
+    held = [each for each in cluster.unsettled.values() if number in each.replicas]
+    partitions = partition_rows(held)
+    level = _level(
+        inputs, cluster, number, state, [*(each.level for each in conditions), *_levels(inputs, cluster, held)]
+    )
     is_old = inputs.is_stale(cluster)
     shown = f"{state} when it was last observed" if is_old else state
-    sentence = "; ".join((shown, *(each.text.removesuffix(f": broker {number}") for each in conditions)))
-    partitions = partition_rows(each for each in cluster.unsettled.values() if number in each.replicas)
+    lasting = (each.text.removesuffix(f": broker {number}") for each in conditions if each.ended_at is None)
+    at_risk = risks_in_words(held)
+    recent = [event for event in _recent(inputs, cluster) if number in brokers_of(event._asdict())]
+    sentence = "; ".join((shown, *lasting, *([f"of its partitions {at_risk}"] if at_risk else ())))
     about = (row for row in incidents_of(inputs, cluster.cluster.cluster_id) if _is_about(row, number))
     return BrokerPage(
         **frame_of(inputs),
@@ -122,7 +132,8 @@ def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
         partitions_left_out=max(0, len(partitions) - PARTITIONS_SHOWN),
         directories=_directories(inputs, cluster, number),
         incidents=tuple(incident_row(inputs, row) for row, _ in zip(about, range(INCIDENTS_SHOWN), strict=False)),
-        moments=moment_rows(event for event in _recent(inputs, cluster) if number in brokers_of(event._asdict())),
+        moments=moment_rows(recent),
+        causes=cause_rows([*(each.cause for each in recent), *(each.last_cause for each in held)]),
     )
 
 
@@ -151,13 +162,13 @@ def _conditions(inputs: Inputs, name: str, cluster: ClusterSnapshot, number: int
     for spell in open_spells(cluster, *(OF_BROKERS - conditions)):
         if spell.subject == str(number):
             severity = RULES[spell.condition].severity if spell.condition in RULES else Severity.INFO
-            lasting = Raised(name, spell.condition, spell.subject, severity, spell.short_id or "", spell.since)
-            yield raised_row(inputs, name, lasting)
+            again_since = spell.began_at if spell.began_at > spell.since else None
+            since = spell.short_id or "", spell.since, again_since
+            yield raised_row(inputs, name, Raised(name, spell.condition, spell.subject, severity, *since))
 
 
-def _level(
-    inputs: Inputs, cluster: ClusterSnapshot, number: int, state: str, conditions: Iterable[ConditionRow]
-) -> Level:
+def _level(inputs: Inputs, cluster: ClusterSnapshot, number: int, state: str, others: Iterable[Level]) -> Level:
+    """Return how bad it is: the worst of itself, its conditions and its partitions."""
     if inputs.is_stale(cluster) or state == "unknown":
         return Level.UNKNOWN
     if state == "active":
@@ -166,7 +177,16 @@ def _level(
         own = Level.PLANNED
     else:
         own = Level.WARNING if cluster.counts.hosted.get(number) or state == "fenced" else Level.INFO  # it is gone
-    return min((own, *(each.level for each in conditions)), key=lambda level: level.rank)
+    worse = (level for level in others if level is not Level.INFO)
+    return min((own, *worse), key=lambda level: level.rank)
+
+
+def _levels(inputs: Inputs, cluster: ClusterSnapshot, held: Iterable[PartitionState]) -> Iterator[Level]:
+    """Yield how bad its partitions are; that a replica is missing by announced work is no warning."""
+    announced = announced_brokers(cluster, inputs.now)
+    for each in held:
+        level = partition_row(each).level
+        yield Level.PLANNED if level is Level.WARNING and is_planned(each, announced) else level
 
 
 def _directories(inputs: Inputs, cluster: ClusterSnapshot, number: int) -> tuple[DirectoryRow, ...] | None:
@@ -203,6 +223,11 @@ def moment_row(group: EventGroup) -> MomentRow:
     first = group.events[0]
     cause = group.cause.replace(first.cause, words_of(first.cause)) if first.cause else group.cause
     return MomentRow(group.at, group.subject, group.what.replace(first.event, words_of(first.event)), cause)
+
+
+def cause_rows(causes: Iterable[str | None]) -> tuple[tuple[str, str], ...]:
+    """Return what causes mean, under the words that they are shown with."""
+    return tuple((words_of(cause), meaning) for cause, meaning in causes_explained(causes).items())
 
 
 def moment_rows(events: Iterable[EventRow]) -> tuple[MomentRow, ...]:

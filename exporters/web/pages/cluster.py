@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
-from exporters.answers.brokers import state_name
+from exporters.answers.brokers import by_reason, state_name
 from exporters.read_model.snapshot import SECOND
 from exporters.web.pages.drawing import Axis, Band, Drawing, Lane
 from exporters.web.pages.fleet import (
@@ -59,13 +59,18 @@ _OF_GROUPS: Final = {Condition.GROUP_STUCK, Condition.GROUP_LOSING, Condition.GR
 
 
 class ConditionRow(NamedTuple):
-    """Something that is wrong: in words, since when, where it leads, and the incidents that explain it."""
+    """Something that is wrong: in words, since when, where it leads, and the incidents that explain it.
+
+    ``first_since``: when it first began, if it was over in between; ``ended_at``: when it was over, if it is.
+    """
 
     level: Level
     text: str
     since: int | None
     path: str | None
     incidents: tuple[tuple[str, str], ...]
+    first_since: int | None = None
+    ended_at: int | None = None
 
 
 class BrokerRow(NamedTuple):
@@ -79,7 +84,6 @@ class BrokerRow(NamedTuple):
     hosts: int
     in_sync: int
     is_safe_to_stop: bool | None
-    reason: str | None
 
 
 class TopicRow(NamedTuple):
@@ -117,6 +121,7 @@ class ClusterPage(PageModel):
     facts: tuple[tuple[str, str], ...]
     conditions: tuple[ConditionRow, ...]
     brokers: tuple[BrokerRow, ...]
+    reasons: tuple[tuple[str, str], ...]
     has_advice: bool
     topics: tuple[TopicRow, ...]
     topics_left_out: int
@@ -139,9 +144,10 @@ def cluster_page(inputs: Inputs, name: str) -> ClusterPage:
     is_old = inputs.is_stale(cluster)
     month = [row for row in incidents_of(inputs, cluster.cluster.cluster_id) if _is_of_month(row, inputs.now)]
     topics = topics_at_risk(cluster, name, inputs.at)
+    advice = {number: advice_of(inputs, cluster, number) for number in cluster.known_brokers()}
     return ClusterPage(
         **frame_of(inputs),
-        title=f"{level.sign} {name}: {sentence} - isrwatch",
+        title=f"{level.sign} {name}: {sentence.partition('; ')[0]} - isrwatch",
         heading=visible_name(name),
         notices=notices_of(inputs),
         level=level,
@@ -151,7 +157,10 @@ def cluster_page(inputs: Inputs, name: str) -> ClusterPage:
         is_old=is_old,
         facts=tuple(_facts(inputs, cluster)),
         conditions=tuple(condition_rows(inputs, name, judged, conditions)),
-        brokers=tuple(_broker_row(inputs, cluster, name, number) for number in cluster.known_brokers()),
+        brokers=tuple(
+            _broker_row(inputs, cluster, name, number, is_safe=is_safe) for number, (is_safe, _) in advice.items()
+        ),
+        reasons=tuple(by_reason((number, reason) for number, (_, reason) in advice.items())),
         has_advice=inputs.past is None,
         topics=tuple(topics[:TOPICS_SHOWN]),
         topics_left_out=max(0, len(topics) - TOPICS_SHOWN),
@@ -215,11 +224,7 @@ def condition_rows(
     """Yield what is wrong, worst first: the reasons of its health, and what else is raised."""
     rows = [
         ConditionRow(
-            level_of_reason(each),
-            reason_in_words(each),
-            each.since,
-            None,
-            tuple((short, links.incident(short, inputs.at)) for short in each.incidents),
+            level_of_reason(each), reason_in_words(each), each.since, None, inputs.incident_links(each.incidents)
         )
         for each in judged.reasons
     ]
@@ -241,13 +246,19 @@ def raised_row(inputs: Inputs, name: str, each: Raised) -> ConditionRow:
         text, path = f"{text}: {log_dir} of broker {number}", links.broker(name, int(number), inputs.at)
     elif each.subject:
         text = f"{text}: {each.subject}"
-    incident = ((each.short_id, links.incident(each.short_id, inputs.at)),) if each.short_id else ()
-    return ConditionRow(OF_SEVERITY.get(each.severity, Level.WARNING), text, each.since, path, incident)
+    return ConditionRow(
+        level=Level.INFO if each.is_over else OF_SEVERITY.get(each.severity, Level.WARNING),
+        text=text,
+        since=each.again_since or each.since,
+        path=path,
+        incidents=inputs.incident_links([each.short_id] if each.short_id else []),
+        first_since=None if each.again_since is None else each.since,
+        ended_at=each.ended_at if each.is_over else None,
+    )
 
 
-def _broker_row(inputs: Inputs, cluster: ClusterSnapshot, name: str, number: int) -> BrokerRow:
+def _broker_row(inputs: Inputs, cluster: ClusterSnapshot, name: str, number: int, *, is_safe: bool | None) -> BrokerRow:
     broker, counts = cluster.brokers.get(number), cluster.counts
-    is_safe, reason = advice_of(inputs, cluster, number)
     return BrokerRow(
         broker=str(number),
         path=links.broker(name, number, inputs.at),
@@ -257,7 +268,6 @@ def _broker_row(inputs: Inputs, cluster: ClusterSnapshot, name: str, number: int
         hosts=counts.hosted.get(number, 0),
         in_sync=counts.in_sync.get(number, 0),
         is_safe_to_stop=is_safe,
-        reason=reason,
     )
 
 

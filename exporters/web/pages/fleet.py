@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from exporters.answers import links
 from exporters.read_model.conditions import has_no_data
 from exporters.read_model.incident_ids import shown_id
+from exporters.read_model.incident_sentences import sentence_of as incident_sentence
 from exporters.read_model.snapshot import SECOND, is_recovered
 from exporters.web.pages.page import (
     OF_SEVERITY,
@@ -108,6 +109,7 @@ def fleet_page(inputs: Inputs) -> FleetPage:
 
 
 def _row(inputs: Inputs, name: str, judged: ClusterHealth) -> FleetRow:
+    inputs.give_way()
     cluster, conditions = inputs.clusters[name], inputs.raised.get(name, ())
     ongoing = ongoing_incidents(cluster)
     return FleetRow(
@@ -181,12 +183,11 @@ def sentence_of(inputs: Inputs, cluster: ClusterSnapshot, judged: ClusterHealth)
     ongoing = ongoing_incidents(cluster)
     if ongoing and inputs.past is None:
         rest = len(ongoing) - 1
-        said = str(ongoing[0]["summary"]).removesuffix(f"; {ongoing[0]['next_step']}")
-        return said + (f"; and {count(rest, 'more incident')}" if rest else "")
+        return incident_sentence(ongoing[0]).brief + (f"; and {count(rest, 'more incident')}" if rest else "")
     if judged.reasons:
         worst = min(judged.reasons, key=lambda each: level_of_reason(each).rank)
         return reason_in_words(worst)
-    conditions = inputs.raised.get(cluster.name, ())
+    conditions = [each for each in inputs.raised.get(cluster.name, ()) if not each.is_over]
     if conditions:
         first = min(conditions, key=lambda each: OF_SEVERITY.get(each.severity, Level.WARNING).rank)
         about = f" of {first.subject}" if first.subject else ""

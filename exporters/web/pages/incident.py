@@ -19,8 +19,9 @@ from exporters.answers.silences import silence_link
 from exporters.read_model.events import brokers_of
 from exporters.read_model.incident_archive import IncidentArchive, IncidentUnknown, groups_beyond
 from exporters.read_model.incident_ids import shown_id
+from exporters.read_model.incident_sentences import sentence_of
 from exporters.read_model.snapshot import SECOND, is_recovered
-from exporters.web.pages.broker import MomentRow, moment_row
+from exporters.web.pages.broker import MomentRow, cause_rows, moment_row
 from exporters.web.pages.cluster import trail_of
 from exporters.web.pages.drawing import Drawing
 from exporters.web.pages.incidents import blamed, is_old, is_open, lasted, level_of_incident
@@ -38,7 +39,7 @@ from exporters.web.pages.page import (
     notices_of,
     words_of,
 )
-from exporters.web.pages.timeline import timeline
+from exporters.web.pages.timeline import BROKERS_SHOWN, absences, timeline
 from exporters.web.runbook import known_values, runbook
 from exporters.web.runbook_commands import CommandBlock, Installations, commands_for
 from streaming.contracts.events import EventKind, IncidentClass
@@ -55,6 +56,7 @@ MOMENTS_SHOWN: Final = 100
 PARTITIONS_SHOWN: Final = 100
 _STEPS_SHOWN: Final = 6
 _EVIDENCE_SHOWN: Final = 3
+_ABSENCES_SHOWN: Final = 3
 _CHOICES: Final = 10
 _DAY: Final = 86_400 * SECOND
 _KEPT: Final = 32
@@ -109,10 +111,14 @@ class PartitionLine(NamedTuple):
 
 
 class Handling(NamedTuple):
-    """Help with an incident: the runbook's section, commands for a platform, the link that silences it."""
+    """Help with an incident: the runbook's section, commands for a platform, the link that silences it.
+
+    ``left``: the placeholders that commands still have.
+    """
 
     runbook_path: str | None
     commands: tuple[CommandBlock, ...]
+    left: tuple[str, ...]
     platform: str
     silence: str | None
 
@@ -133,7 +139,7 @@ class IncidentPage(PageModel):
     level: Level
     kind: str
     state: str
-    summary: str
+    headline: str
     next_step: str | None
     consequence: str | None
     facts: tuple[tuple[str, str], ...]
@@ -144,8 +150,11 @@ class IncidentPage(PageModel):
     moments: tuple[MomentRow, ...]
     moments_left_out: int
     is_complete: bool
+    events_read: int
+    causes: tuple[tuple[str, str], ...]
     partitions: tuple[PartitionLine, ...]
     partitions_left_out: int
+    ends: tuple[PageLink, ...]
     handling: Handling
     neighbours: Neighbours
     markdown_path: str
@@ -170,8 +179,10 @@ def found_incident(inputs: Inputs, archive: IncidentArchive, any_id: str) -> Row
     except IsrwatchError as error:
         raise PageRefused(503, f"the incidents cannot be read: {error}") from error
     if inputs.at is not None and row["opened_at"] > inputs.now:
-        began = PageLink(f"when {shown} began", links.incident(shown, row["opened_at"]))
-        raise PageRefused(404, f"{shown} had not begun at this moment", [began])
+        began, now = row["opened_at"], PageLink("now", links.incident(shown))
+        choices = [PageLink(f"when {shown} began", links.incident(shown, began))]
+        is_kept = inputs.is_kept(began, row["cluster_id"])
+        raise PageRefused(404, f"{shown} had not begun at this moment", [*(choices if is_kept else ()), now])
     return row
 
 
@@ -188,7 +199,7 @@ def _choices(inputs: Inputs, archive: IncidentArchive, any_id: str) -> list[Page
     meant = [row for row in every if any_id == row["short_id"] or row["incident_id"].startswith(any_id)] or every
     ids = [row["incident_id"] if row["short_id"] == any_id else shown_id(row) for row in meant[:_CHOICES]]
     pairs = zip(meant, ids, strict=False)
-    return [PageLink(f"{each}: {row['summary']}", links.incident(each, inputs.at)) for row, each in pairs]
+    return [PageLink(f"{each}: {sentence_of(row).what}", links.incident(each, inputs.at)) for row, each in pairs]
 
 
 class IncidentHistories:
@@ -234,17 +245,16 @@ def incident_page(
         neighbours: the incidents before and after it.
         parts: ids of what was merged into it.
     """
-    shown, level = shown_id(row), level_of_incident(row)
+    shown, level, said = shown_id(row), level_of_incident(row), sentence_of(row)
     events, is_complete = _events_until_now(inputs, row, history)
     cluster = inputs.snapshot.clusters.get(row["cluster_id"])
     name = row["cluster"] if cluster is None else _shown_name(inputs, row["cluster_id"], cluster.name)
     moments = [*map(moment_row, by_moment(events))]
     lines, lines_left_out = _partition_lines(events, name, inputs.at)
-    observed_until = _observed_until(inputs, row, cluster)
     state = lasted(row, inputs.now, is_old=is_old(inputs, row))
     return IncidentPage(
         **frame_of(inputs),
-        title=f"{level.sign} {shown} {state}: {row['summary'].partition(':')[0]} - isrwatch",
+        title=f"{level.sign} {shown} {state}: {said.what} - isrwatch",
         heading=f"Incident {shown}",
         trail=trail_of(inputs, name),
         notices=(*notices_of(inputs), *_notices(inputs, cluster, history)),
@@ -252,19 +262,22 @@ def incident_page(
         level=level,
         kind=words_of(row["incident_class"]),
         state=state,
-        summary=_headline(row),
+        headline=said._replace(consequence="").brief,
         next_step=row["next_step"],
         consequence=row["consequence"],
-        facts=tuple(_facts(inputs, row, parts, cluster)),
+        facts=(*_down(events), *_facts(inputs, row, parts, cluster)),
         suspects=tuple(_suspects(inputs, row, cluster, name, events)),
         state_of_suspects=_state_heading(inputs, row),
         was_scored=any(each["score"] is not None for each in row["suspects"] or ()),
-        drawing=timeline(row, events, history.work, observed_until),
+        drawing=timeline(row, events, history.work, _observed_until(inputs, row, cluster)),
         moments=tuple(moments[:MOMENTS_SHOWN]),
         moments_left_out=max(0, len(moments) - MOMENTS_SHOWN),
         is_complete=is_complete,
+        events_read=len(events),
+        causes=cause_rows([*(each["cause"] for each in row["causes"] or ()), *(event.cause for event in events)]),
         partitions=tuple(lines),
         partitions_left_out=lines_left_out,
+        ends=tuple(_ends(inputs, row, name, events)),
         handling=handling_of(inputs.installations, row, name, parts),
         neighbours=Neighbours(*(_neighbour(inputs, each) for each in neighbours)),
         markdown_path=links.incident_markdown(shown),
@@ -299,14 +312,6 @@ def _state_heading(inputs: Inputs, row: Row) -> str:
     return "state when last observed" if is_old(inputs, row) else "state now"
 
 
-def _headline(row: Row) -> str:
-    """Return its sentence without what the page says below it: what it means, and what to do."""
-    headline = str(row["summary"])
-    for said in (row["next_step"], row["consequence"]):
-        headline = headline.removesuffix(f"; {said}")
-    return headline
-
-
 def _shown_name(inputs: Inputs, cluster_id: str, name: str) -> str:
     return next((shown for shown, each in inputs.clusters.items() if each.cluster.cluster_id == cluster_id), name)
 
@@ -330,7 +335,7 @@ def _facts(
         more = (row["topic_count"] or 0) - len(row["topics"])
         yield "topics", ", ".join(row["topics"]) + (f" and {more:,} more" if more > 0 else "")
     counts = (f"{'?' if row[peak] is None else format(row[peak], ',')} {name}" for name, peak in _PEAKS.items())
-    yield "at most at once", ", ".join(counts)
+    yield "in numbers", sentence_of(row).numbers or ", ".join(counts) + " at most"
     if row["causes"]:
         yield "causes", ", ".join(f"{words_of(each['cause'])} {each['changes']:,}" for each in row["causes"])
     if inputs.past is None and is_recovered(row):
@@ -340,6 +345,24 @@ def _facts(
     if harmed:
         yield "groups", "; ".join(harmed)
     yield "long id", row["incident_id"]
+
+
+def _down(events: Iterable[EventRow]) -> Iterator[tuple[str, str]]:
+    """Yield when brokers were down: one may have fallen again before the incident was over."""
+    lines = []
+    for number, times in sorted(absences(events).items()):
+        spans = [
+            " ".join((
+                "" if each.since is None else f"from {clock(each.since)[:8]}",
+                "" if each.until is None else f"to {clock(each.until)[:8]}",
+            )).strip()
+            for each in times[:_ABSENCES_SHOWN]
+        ]  # fmt: skip
+        more = len(times) - len(spans)
+        lines.append(f"broker {number} {' and '.join(spans)}" + (f" and {more:,} more times" if more else ""))
+    if lines:
+        rest = len(lines) - BROKERS_SHOWN
+        yield "down (UTC)", "; ".join(lines[:BROKERS_SHOWN]) + (f"; and {rest:,} more brokers" if rest > 0 else "")
 
 
 def _offsets(cluster: ClusterSnapshot) -> list[Row]:
@@ -353,7 +376,7 @@ def _suspects(
     evidence = [event for event in events if event.event_id in ids]
     for suspect in blamed(row):
         number = int(suspect["broker"])
-        own = by_moment(event for event in evidence if number in brokers_of(event._asdict()))
+        own = by_moment(_about(number, evidence))
         yield SuspectRow(
             broker=str(number),
             path=links.broker(name, number, inputs.at),
@@ -361,6 +384,17 @@ def _suspects(
             state="unknown" if cluster is None else state_name(cluster, number),
             evidence=tuple(moment_row(each) for each, _ in zip(own, range(_EVIDENCE_SHOWN), strict=False)),
         )
+
+
+def _about(number: int, evidence: Sequence[EventRow]) -> list[EventRow]:
+    """Return what happened to a broker, or to what it led; else all that names it."""
+    own = [
+        event
+        for event in evidence
+        if number in (event.event_broker, *event.left_isr)
+        or (number == event.leader_before != event.leader_after and event.leader_after is not None)
+    ]
+    return own or [event for event in evidence if number in brokers_of(event._asdict())]
 
 
 def _partition_lines(events: Iterable[EventRow], cluster_name: str, at: int | None) -> tuple[list[PartitionLine], int]:
@@ -399,6 +433,7 @@ def handling_of(installations: Installations, row: Row, name: str, parts: Sequen
     return Handling(
         runbook_path=_runbook_path(kind, labels),
         commands=tuple(commands),
+        left=tuple(dict.fromkeys(each for block in commands for each in block.left)),
         platform=platform,
         silence=_silence(installations, row, name, parts),
     )
@@ -427,7 +462,16 @@ def _silence(installations: Installations, row: Row, name: str, parts: Sequence[
     return silence_link(installations.alertmanager_url, name, [row["short_id"], *parts], f"{row['short_id']}: ")
 
 
+def _ends(inputs: Inputs, row: Row, name: str, events: Sequence[EventRow]) -> Iterator[PageLink]:
+    """Yield links to the cluster as it was when the incident began, and when it was over, as far as that is kept."""
+    began = max(row["opened_at"], events[0].occurred_not_after if events else 0)
+    over = None if is_open(row, inputs.now) else row["closed_at"]
+    for words, at in (("when it began", began), ("when it was over", over)):
+        if at is not None and at != inputs.at and inputs.is_kept(at, row["cluster_id"]):
+            yield PageLink(words, links.cluster(name, at))
+
+
 def _neighbour(inputs: Inputs, row: Row | None) -> PageLink | None:
     if row is None or (inputs.at is not None and row["opened_at"] > inputs.now):
         return None
-    return PageLink(f"{shown_id(row)}: {row['summary']}", links.incident(shown_id(row), inputs.at))
+    return PageLink(f"{shown_id(row)}: {sentence_of(row).what}", links.incident(shown_id(row), inputs.at))

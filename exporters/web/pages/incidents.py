@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from exporters.answers import links
 from exporters.read_model.incident_archive import is_of
 from exporters.read_model.incident_ids import shown_id
+from exporters.read_model.incident_sentences import sentence_of
 from exporters.read_model.snapshot import SECOND
 from exporters.web.pages.page import (
     OF_SEVERITY,
@@ -109,6 +110,7 @@ def incidents_of(inputs: Inputs, cluster_id: str | None = None) -> list[Row]:
 
 def incident_row(inputs: Inputs, row: Row) -> ListedIncident:
     """Return an incident as a row; a cluster that has another name now leads to that."""
+    inputs.give_way()
     name = next(
         (name for name, each in inputs.clusters.items() if each.cluster.cluster_id == row["cluster_id"]), row["cluster"]
     )
@@ -119,7 +121,7 @@ def incident_row(inputs: Inputs, row: Row) -> ListedIncident:
         cluster_path=links.cluster(name, inputs.at),
         level=level_of_incident(row),
         kind=words_of(row["incident_class"]),
-        summary=str(row["summary"]),
+        summary=sentence_of(row).brief,
         opened_at=row["opened_at"],
         closed_at=None if is_open(row, inputs.now) else row["closed_at"],
         lasted=lasted(row, inputs.now, is_old=is_old(inputs, row)),

@@ -7,8 +7,7 @@ Times are UTC microseconds in models, and are written by filters of the template
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -22,11 +21,20 @@ from markupsafe import Markup, escape
 from exporters.answers import links
 from exporters.read_model.cluster_health import ClusterHealth, HealthBasis, HealthStatus, health_of
 from exporters.read_model.cluster_names import clusters_by_name
-from exporters.read_model.conditions import DEFAULT_SETTINGS, ConditionInputs, ConditionSettings, Raised, raised
+from exporters.read_model.conditions import (
+    DEFAULT_SETTINGS,
+    ConditionInputs,
+    ConditionSettings,
+    Raised,
+    job_reported_at,
+    raised,
+)
 from exporters.read_model.health_reasons import HealthSeverity
+from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND
 from exporters.web.runbook_commands import Installations
 from streaming.contracts.events import Severity
+from streaming.errors import IsrwatchError
 from streaming.escapes import printable, with_short_words
 from streaming.web.markup import STYLE
 
@@ -123,6 +131,8 @@ class Inputs:
         query: parameters of the page besides the moment.
         requested_at: when the page was asked for.
         installations: what the configuration says of clusters.
+        is_kept: returns whether history holds a moment of the cluster with an id: only then a page links to it.
+        give_way: called between two clusters, or some incidents: lets a scrape go first.
     """
 
     snapshot: ReplicationSnapshot
@@ -136,6 +146,8 @@ class Inputs:
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     requested_at: int = 0
     installations: Installations = field(default_factory=Installations)
+    is_kept: Callable[[int, str], bool] = lambda _at, _cluster_id: False
+    give_way: Callable[[], None] = lambda: None
 
     @property
     def at(self) -> int | None:
@@ -150,17 +162,38 @@ class Inputs:
     def health(self, clusters: Mapping[str, ClusterSnapshot]) -> tuple[ClusterHealth, ...]:
         """Judge clusters; announced work harms nothing."""
         basis = HealthBasis(max_age_seconds=self.settings.stale_after, allows_planned=True)
-        return health_of(clusters, self.unreadable, self.now, basis).clusters
+        judged: list[ClusterHealth] = []
+        for name in sorted(clusters):
+            judged += health_of({name: clusters[name]}, self.unreadable, self.now, basis).clusters
+            self.give_way()
+        return tuple(judged)
 
     @cached_property
     def raised(self) -> Mapping[str, Sequence[Raised]]:
         """The conditions that are raised, by the name of their cluster; under "" those of the monitor itself."""
         settings = self.settings.conditions._replace(severity_names={})  # pages have words of their own
-        inputs = ConditionInputs(now=self.now, stale_after=self.settings.stale_after, settings=settings)
-        by_cluster: defaultdict[str, list[Raised]] = defaultdict(list)
-        for each in raised(self.clusters, inputs):
-            by_cluster[each.cluster].append(each)
+        reported_at = job_reported_at(self.clusters.values())
+        stale_after = self.settings.stale_after
+        inputs = ConditionInputs(now=self.now, stale_after=stale_after, reported_at=reported_at, settings=settings)
+        by_cluster = {"": raised({}, inputs)}
+        for name, cluster in self.clusters.items():
+            by_cluster[name] = [each for each in raised({name: cluster}, inputs) if each.cluster]
+            self.give_way()
         return by_cluster
+
+    def incident_links(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """Return the pages of incidents; on a page of the past without those that had not begun."""
+        return tuple((each, links.incident(each, self.at)) for each in ids if each not in self._not_begun)
+
+    @cached_property
+    def _not_begun(self) -> frozenset[str]:
+        """Ids of the incidents that began after the moment of a page of the past."""
+        if self.past is None or self.archive is None:
+            return frozenset()
+        try:
+            return frozenset(shown_id(row) for row in self.archive.all() if row["opened_at"] > self.now)
+        except IsrwatchError:
+            return frozenset()
 
     def is_stale(self, cluster: ClusterSnapshot) -> bool:
         """Return whether the data of a cluster is too old to say anything about the moment that is shown."""
@@ -172,7 +205,7 @@ def level_of(judged: ClusterHealth, conditions: Sequence[Raised] = ()) -> Level:
     if judged.status is HealthStatus.UNKNOWN:
         return Level.UNKNOWN
     levels = [OF_HEALTH[each.severity] for each in judged.reasons]
-    levels += [OF_SEVERITY.get(each.severity, Level.WARNING) for each in conditions]
+    levels += [OF_SEVERITY.get(each.severity, Level.WARNING) for each in conditions if not each.is_over]
     return min(levels, key=lambda level: level.rank, default=Level.HEALTHY)
 
 

@@ -22,6 +22,7 @@ from exporters.answers.post_mortem import markdown
 from exporters.read_model.past import EVERYTHING, ChangeScope, MomentRefused
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.read_model.times import Version, read_moment
+from exporters.web.bodies import OF_PAGES, SharedBodies
 from exporters.web.pages.broker import broker_page
 from exporters.web.pages.cluster import cluster_page
 from exporters.web.pages.fleet import fleet_page
@@ -129,6 +130,7 @@ class PageRoutes:
         self._in_memory, self._reading = CapacityLimiter(1), CapacityLimiter(_READING_THREADS)
         self.give_way: Callable[[], None] = lambda: None  # called while pages are made, often
         self._histories = IncidentHistories(archive)
+        self._bodies = SharedBodies(clock, OF_PAGES)
         self._past = refresher.past
 
     def routes(self) -> list[PageRoute]:
@@ -140,9 +142,9 @@ class PageRoutes:
 
     async def _apart(self, respond: Callable[[Request], Response], request: Request) -> Response:
         """Respond in another thread. Pages from memory take turns: several at once would only delay scrapes."""
-        target: Target = request.path_params["target"]
-        is_read = target.kind in _READ or _AT in request.query_params
-        return await to_thread.run_sync(respond, request, limiter=self._reading if is_read else self._in_memory)
+        return await to_thread.run_sync(
+            respond, request, limiter=self._reading if _is_read(request) else self._in_memory
+        )
 
     def respond(self, request: Request) -> Response:
         """Respond with a page; with a sentence and what there is instead, if it cannot be shown."""
@@ -150,15 +152,23 @@ class PageRoutes:
         inputs = self._inputs(request)
         try:
             self._refuse_unless_ready(target)
-            inputs = self._at_its_moment(request, inputs, target)
-            make = self._incident if target.kind is PageKind.INCIDENT else MODELS[target.kind]
-            page = make(inputs, target)
-            self.give_way()
-            return HTMLResponse(rendered(page, self.give_way))
+            if _is_read(request):
+                return HTMLResponse(self._page(request, inputs, target))
+            asked = inputs.path, request.scope["query_string"]
+            # Readers who look at the same page share it, so that scrapes wait for one.
+            shared = self._bodies.shared(asked, inputs.snapshot, lambda _: self._page(request, inputs, target).encode())
+            return HTMLResponse(shared)
         except PageRefused as refused:
             return HTMLResponse(rendered(refusal(refused, inputs)), refused.status)
         except PageMoved as elsewhere:
             return RedirectResponse(relative(elsewhere.path, inputs.path))
+
+    def _page(self, request: Request, inputs: Inputs, target: Target) -> str:
+        inputs = self._at_its_moment(request, inputs, target)
+        make = self._incident if target.kind is PageKind.INCIDENT else MODELS[target.kind]
+        page = make(inputs, target)
+        self.give_way()
+        return rendered(page, self.give_way)
 
     def _refuse_unless_ready(self, target: Target) -> None:
         if self._refresher.snapshot.version == NO_TABLE and target.kind is not PageKind.FLEET:
@@ -199,7 +209,15 @@ class PageRoutes:
             query={name: given.getlist(name) for name in given if name != _AT},
             requested_at=now,
             installations=request.app.state.installations,
+            is_kept=self._is_kept,
+            give_way=self.give_way,
         )
+
+    def _is_kept(self, at: int, cluster_id: str) -> bool:
+        try:
+            return self._past.holds(at, (cluster_id,))
+        except IsrwatchError:  # what cannot be read is linked from nowhere
+            return False
 
     def _at_its_moment(self, request: Request, inputs: Inputs, target: Target) -> Inputs:
         """Return the same as of the moment that a request names, if it does.
@@ -211,14 +229,17 @@ class PageRoutes:
         if not given:
             return inputs
         at = _moment(given, inputs)
-        scope = self._scope(inputs, target)
+        scope, begin = self._scope(inputs, target)
         clusters = None if scope.cluster_id is None else (scope.cluster_id,)
         try:
             if target.kind is PageKind.INCIDENTS:
                 snapshot = self._names_alone(at, inputs)
             else:
                 snapshot = self._past.snapshot(at, clusters)
-            past = PastMoment(at, self._past.previous(at, scope), self._past.next(at, scope))
+            previous = self._past.previous(at, scope)
+            if previous is not None and previous < begin:
+                previous = None
+            past = PastMoment(at, previous, self._past.next(at, scope))
         except MomentRefused as refused:
             raise PageRefused(404, str(refused), self._possible(inputs, scope)) from refused
         except IsrwatchError as error:
@@ -230,17 +251,21 @@ class PageRoutes:
         self._past.check(at)
         return inputs.snapshot
 
-    def _scope(self, inputs: Inputs, target: Target) -> ChangeScope:
-        """Return whose changes a page is about; a cluster is known by the name that it has now."""
+    def _scope(self, inputs: Inputs, target: Target) -> tuple[ChangeScope, int]:
+        """Return whose changes a page is about, and before which moment there is no such page.
+
+        A cluster is known by the name that it has now. An incident has no page before it began.
+        """
         if target.kind is PageKind.INCIDENT:
-            return ChangeScope(found_incident(inputs, self._archive, target.name)["cluster_id"])
+            row = found_incident(inputs, self._archive, target.name)
+            return ChangeScope(row["cluster_id"]), row["opened_at"]
         cluster = inputs.clusters.get(target.cluster) if target.cluster else None
         if cluster is None:
-            return EVERYTHING
+            return EVERYTHING, 0
         cluster_id = cluster.cluster.cluster_id
         if target.kind is PageKind.BROKER:
-            return ChangeScope(cluster_id, broker=int(target.name))
-        return ChangeScope(cluster_id, topic=target.name if target.kind is PageKind.TOPIC else None)
+            return ChangeScope(cluster_id, broker=int(target.name)), 0
+        return ChangeScope(cluster_id, topic=target.name if target.kind is PageKind.TOPIC else None), 0
 
     def _possible(self, inputs: Inputs, scope: ChangeScope) -> list[PageLink]:
         """Return links to the oldest and the newest moment that can be shown, and to the present."""
@@ -249,6 +274,12 @@ class PageRoutes:
         ends = () if shown is None else (("the oldest moment", shown[0]), ("the newest moment", shown[1]))
         choices = [PageLink(words, moved(inputs.path, query, at)) for words, at in ends]
         return [*choices, PageLink("now", moved(inputs.path, query, None))]
+
+
+def _is_read(request: Request) -> bool:
+    """Return whether a page may read tables."""
+    target: Target = request.path_params["target"]
+    return target.kind in _READ or _AT in request.query_params
 
 
 def _moment(given: list[str], inputs: Inputs) -> int:

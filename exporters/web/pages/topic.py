@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
+from exporters.answers.event_text import causes_explained
 from exporters.web.pages.cluster import cluster_named, notice_of_age, trail_of
 from exporters.web.pages.fleet import risks_of
 from exporters.web.pages.page import (
@@ -58,6 +59,7 @@ class TopicPage(PageModel):
     facts: tuple[tuple[str, str | None], ...]
     partitions: tuple[PartitionRow, ...]
     left_out: int
+    causes: tuple[tuple[str, str], ...]
     readers: tuple[tuple[str, str], ...] | None
 
 
@@ -86,6 +88,9 @@ def topic_page(inputs: Inputs, cluster_name: str, name: str) -> TopicPage:
         facts=tuple(_facts(inputs, cluster, name, partitions)),
         partitions=tuple(rows[:PARTITIONS_SHOWN]),
         left_out=max(0, len(rows) - PARTITIONS_SHOWN),
+        causes=tuple(
+            (words_of(cause), said) for cause, said in causes_explained(each.last_cause for each in partitions).items()
+        ),
         readers=_readers(inputs, cluster, cluster_name, name),
     )
 
@@ -145,16 +150,20 @@ def _leader(leader: int) -> str:
 
 def _worst(inputs: Inputs, cluster: ClusterSnapshot, name: str, partitions: list[PartitionState]) -> tuple[Level, str]:
     """Return how bad it is, and that in words."""
-    risks = [risks_of(each) for each in partitions]
-    counts = [sum(holds) for holds in zip(*risks, strict=True)]
-    words = [f"{number:,} {state}" for number, state in zip(counts, _STATES, strict=True) if number]
-    sentence = f"{', '.join(words)} of {count(len(partitions), 'partition')}" if words else "every partition is in sync"
-    role = role_of(name)
-    if role is not None and (counts[0] or counts[1]):
+    words = risks_in_words(partitions)
+    sentence = f"{words} of {count(len(partitions), 'partition')}" if words else "every partition is in sync"
+    role, risks = role_of(name), [risks_of(each) for each in partitions]
+    if role is not None and any(is_offline or is_under for is_offline, is_under, *_ in risks):
         sentence += f"; {consequence(role)}"
     if inputs.is_stale(cluster):
         return Level.UNKNOWN, f"unknown now; when it was last observed: {sentence}"
     return min((_level(each) for each in risks), key=lambda level: level.rank), sentence
+
+
+def risks_in_words(partitions: Iterable[PartitionState]) -> str:
+    """Count the partitions by what is wrong with them; empty if nothing is."""
+    counts = (sum(holds) for holds in zip(*map(risks_of, partitions), strict=True))
+    return ", ".join(f"{number:,} {state}" for number, state in zip(counts, _STATES, strict=False) if number)
 
 
 def _facts(

@@ -212,6 +212,16 @@ class KafkaReader:
             records = max(ends.get(consumed.partition, 0) - reading.offsets.get(consumed.partition, 0), 0)
             return consumed.end, records * (reading.size // max(reading.records, 1))
 
+    def unread(self, channel: Channel) -> int:
+        """Return how many records wait in a topic of which none was read since the start; 0 once one was."""
+        with self._lock:
+            reading = self._channels.setdefault(channel, _ChannelReading())
+            self._refresh(channel, reading)
+            if reading.logs or reading.latest is None:
+                return 0
+            ends = reading.latest.ends.items()
+            return sum(max(end - reading.offsets.get(partition, end), 0) for partition, end in ends)
+
     def _refresh(self, channel: Channel, reading: _ChannelReading) -> None:
         if time.monotonic() - reading.looked_at < _FRESH_SECONDS:
             return

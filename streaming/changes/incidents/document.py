@@ -38,6 +38,7 @@ def encode_incident(incident: Incident) -> str:
         "touched": {topic_id: _runs(numbers) for topic_id, numbers in incident.touched.items()},
         "held": _written_held(incident),
         "moving": sorted(incident.moving),
+        "unclean": sorted(incident.unclean),
         "tallies": [[getattr(tally, item.name) for item in fields(tally)] for tally in incident.tallies],
     }
     return json.dumps(document, separators=(",", ":"))
@@ -62,6 +63,7 @@ def decode_incident(text: str) -> Incident:
         "held": held,
         "alike": Counter(held.values()),
         "moving": {(topic_id, number) for topic_id, number in document["moving"]},
+        "unclean": {(topic_id, number) for topic_id, number in document.get("unclean", ())},
         "tallies": (first, second, third),
     })  # fmt: skip
 

@@ -505,7 +505,7 @@ def absorb(incident: Incident, other: Incident) -> None:
     for name in ("blamed", "departures", "verdicts", "causes", "counts"):
         getattr(incident, name).update(getattr(other, name))
     sets = "lost planned announced work disks unclean_left harmed_by overdue controllers elected refused leaderless"
-    for name in (*sets.split(), "unknown", "moving", "innocent", "doubled", "fenced", "proven_lost"):
+    for name in (*sets.split(), "unknown", "moving", "innocent", "doubled", "fenced", "proven_lost", "unclean"):
         getattr(incident, name).update(getattr(other, name))
     incident.downs = sorted((*incident.downs, *other.downs), key=lambda down: (down.at, down.broker))
     incident.episode = merged_episode(incident.episode, other.episode)

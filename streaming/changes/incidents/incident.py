@@ -175,6 +175,8 @@ class Incident:
     """Microseconds by verdict, of the episodes that are over."""
 
     touched: dict[str, set[int]] = field(default_factory=dict)
+    unclean: set[TopicPartition] = field(default_factory=set)
+    """Partitions that elected a leader uncleanly, each once however often it did."""
     topics: dict[str, str] = field(default_factory=dict)
     held: dict[TopicPartition, DegradedPartition] = field(default_factory=dict)
     alike: Counter[DegradedPartition] = field(default_factory=Counter)
@@ -266,6 +268,8 @@ class Incident:
         for event in row.events:
             if event in _COUNT_OF_EVENT:
                 self.counts[_COUNT_OF_EVENT[event]] += 1
+        if EventKind.UNCLEAN_ELECTION in row.events:
+            self.unclean.add((row.topic_id, row.partition))
         if row.topic_id:
             self.touched.setdefault(row.topic_id, set()).add(row.partition)
             self.topics[row.topic_id] = row.topic

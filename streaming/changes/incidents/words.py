@@ -225,8 +225,8 @@ def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -
     parts = [_at_most(under_replicated, "partitions under-replicated"), _at_most(under_min_isr, "under min ISR")]
     if offline.peak:
         parts.append(_at_most(offline, "offline"))
-    if unclean := incident.counts["unclean_elections"]:
-        parts.append(f"{unclean} led by a replica that may lack acknowledged records")
+    if incident.unclean:
+        parts.append(f"{len(incident.unclean)} led by a replica that may lack acknowledged records")
     now = f", {under_replicated.now} still under-replicated" if under_replicated.now else ""
     return f"{what}: {', '.join(parts)}{now}"
 

@@ -22,13 +22,15 @@ from streaming.contracts.tables import (
     REPLICATION_EVENTS,
     SOURCE_PROGRESS,
 )
-from streaming.delta.log.definitions import APPEND_ONLY, arrow_schema
+from streaming.delta.log.definitions import APPEND_ONLY, arrow_schema, redefined
 from streaming.delta.log.queries import query, quoted
-from streaming.delta.log.storage import open_table
+from streaming.delta.log.storage import in_schema, open_table, read_file
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.state import as_of_version, is_dropped, structs_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from deltalake import DeltaTable
 
     from streaming.contracts.columns import Table
@@ -64,10 +66,7 @@ def newest_changes(table: DeltaTable, where: str) -> pa.Table:
 def expire_days(writer: Writer, before: dt.date) -> None:
     """Delete the rows of the days before a given one."""
     _allow_deletion(writer)
-    writer.tidy(
-        lambda table, properties: table.delete(f"date < '{before.isoformat()}'", commit_properties=properties),
-        {EXPIRED: _days(before)},
-    )
+    writer.exchange((), _files_before(writer, before), {EXPIRED: _days(before)}, is_new_data=True)
 
 
 def expire_changes(directory: Place, writer: Writer, before: dt.date) -> None:
@@ -89,7 +88,42 @@ def expire_changes(directory: Place, writer: Writer, before: dt.date) -> None:
     version, unread = (
         max(counted["version"], writer.transaction_version(name) or 0) for name in (EXPIRED_VERSION, UNREAD)
     )
-    writer.replace_where(kept, old, {EXPIRED: _days(before), EXPIRED_VERSION: version, UNREAD: unread})
+    expired = {EXPIRED: _days(before), EXPIRED_VERSION: version, UNREAD: unread}
+    replace_up_to(writer, _files_before(writer, before), upto, kept, expired)
+
+
+def replace_up_to(
+    writer: Writer, files: Iterable[str], upto: int, kept: pa.Table, transactions: Mapping[str, int]
+) -> None:
+    """Replace the rows up to a version in some files of ``partition_changes`` by others; raises as ``write`` does.
+
+    Args:
+        writer: of the table.
+        files: names in the log; those that begin after the version stay.
+        upto: the version.
+        kept: the rows in place of them.
+        transactions: numbers by name that the same commit stores in the table.
+    """
+    bounds = pa.table(writer.table.get_add_actions(flatten=True))
+    lowest = dict(zip(bounds["path"].to_pylist(), _column(bounds, "min.version"), strict=True))
+    highest = dict(zip(bounds["path"].to_pylist(), _column(bounds, "max.version"), strict=True))
+    gone = [name for name in files if (least := lowest[name]) is None or least <= upto]
+    schema, added = arrow_schema(PARTITION_CHANGES), [kept] if kept.num_rows else []
+    for name in gone:
+        if (most := highest[name]) is None or most > upto:
+            rows = in_schema(read_file(writer.path, name), schema, writer.files()[name].partition)
+            later = rows.filter(pc.greater(rows["version"], upto))
+            added += [later] if later.num_rows else []
+    writer.exchange(added, gone, transactions, is_new_data=True)
+
+
+def _column(bounds: pa.Table, name: str) -> list[int | None]:
+    return list(bounds[name].to_pylist()) if name in bounds.column_names else [None] * bounds.num_rows
+
+
+def _files_before(writer: Writer, day: dt.date) -> list[str]:
+    """Name the files with the rows of the days before a given one, which is how both tables are partitioned."""
+    return [name for name, file in writer.files().items() if file.partition["date"] < day.isoformat()]
 
 
 def unread_upto(directory: Place) -> int:
@@ -130,11 +164,7 @@ def _read_by(directory: Place, definition: Table) -> int:
 
 def _allow_deletion(writer: Writer) -> None:
     if writer.table.metadata().configuration.get(APPEND_ONLY) == "true":
-        writer.tidy(
-            lambda table, properties: table.alter.set_table_properties(
-                {APPEND_ONLY: "false"}, commit_properties=properties
-            )
-        )
+        writer.add_files((), (), {}, definition=(redefined(writer.table, {APPEND_ONLY: "false"}),))
 
 
 def _days(day: dt.date) -> int:

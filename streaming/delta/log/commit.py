@@ -162,12 +162,23 @@ def removed(file: DataFile, *, is_new_data: bool) -> dict[str, Any]:
 
 
 def entry(
-    adds: Iterable[Mapping[str, Any]], removes: Iterable[Mapping[str, Any]], transactions: Mapping[str, int]
+    adds: Iterable[Mapping[str, Any]],
+    removes: Iterable[Mapping[str, Any]],
+    transactions: Mapping[str, int],
+    definition: Iterable[Mapping[str, Any]] = (),
 ) -> bytes:
-    """Return the content of a log entry; ``transactions`` are numbers by name that it stores in the table."""
+    """Return the content of a log entry.
+
+    Args:
+        adds: ``add`` actions, without their name.
+        removes: ``remove`` actions, the same.
+        transactions: numbers by name that the entry stores in the table.
+        definition: actions that define the table, as ``log.definitions`` makes them.
+    """
     commit = {"timestamp": _millis(), "operation": "WRITE", "operationParameters": {}, "engineInfo": "isrwatch"}
     actions = [
         {"commitInfo": commit},
+        *definition,
         *({"add": each} for each in adds),
         *({"remove": each} for each in removes),
         *({_TRANSACTION: {"appId": name, "version": value}} for name, value in transactions.items()),

@@ -1,28 +1,32 @@
 """``contracts.tables`` as Arrow schemas, and the check that a table is ours and has a layout that this program reads.
 
-Deletion vectors, column mapping and v2 checkpoints stay off, so that readers without a JVM can follow.
+Deletion vectors, column mapping and v2 checkpoints stay off, so that readers without a JVM can follow. Other engines
+can read the tables, and cannot write them.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+import json
+import time
+import uuid
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import Schema
 from deltalake.schema import ArrayType, PrimitiveType, StructType
 
 from streaming.delta.log.arrow_types import arrow_type
-from streaming.delta.log.commit import Layout
+from streaming.delta.log.commit import Layout, entry
 from streaming.delta.log.storage import make_folder, open_table, table_at, writing
-from streaming.delta.store.place import options_of
+from streaming.delta.log.table_log import entry_of
+from streaming.delta.store.objects import create
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from deltalake import Field
+    from deltalake import DeltaTable, Field
 
     from streaming.contracts.columns import Table
     from streaming.delta.store.place import Place
@@ -163,10 +167,20 @@ def _types_of(fields: Iterable[Field], above: str = "") -> Iterator[tuple[str, s
 # raise the layout: readers that do not know the column continue, and those that know it wait for the job, which adds it
 # when it starts. Every other change of the columns raises ``Table.layout``: programs that do not know the new layout
 # refuse the table.
+#
+# No other engine may write: its commit would take the version that ours is about to make, and ours would stop. So the
+# protocol of a table requires a feature of writers that no other engine has: Spark and delta-rs refuse to write,
+# compact, vacuum, restore or alter it. Readers are not concerned: Delta lists what a reader must know separately.
+
+
+WRITER_FEATURE: Final = "isrwatch"
+_WRITER_FEATURES: Final = ("appendOnly", "invariants", WRITER_FEATURE)
+_WITH_FEATURES: Final = 7
+"""The version of Delta's protocol for writers from which on it names features."""
 
 
 def create_or_upgrade(directory: Place, table: Table) -> DeltaTable:
-    """Open a table below ``directory`` for writing; create it, or add missing columns, as needed.
+    """Open a table below ``directory`` for writing; create it, or add what it lacks, as needed.
 
     Raises:
         ConfigurationError: its folder cannot be created.
@@ -180,7 +194,7 @@ def create_or_upgrade(directory: Place, table: Table) -> DeltaTable:
         _create(path, table)
         existing = table_at(path)
     if layout_of(existing) == table.layout:
-        _add_columns(existing, table)
+        _add_lacking(path, existing, table)
     check_layout(existing, table)
     if unknown := ColumnComparison.of(existing, table).unknown:
         raise TableRefused(
@@ -192,37 +206,82 @@ def create_or_upgrade(directory: Place, table: Table) -> DeltaTable:
 
 def _create(path: Place, table: Table) -> None:
     """Commit the first version, unless another writer does so at the same time."""
-    with suppress(CommitFailedError), writing(str(path)):
-        DeltaTable.create(
-            str(path),
-            schema=arrow_schema(table),
-            partition_by=list(table.partitioned_by),
-            name=table.name,
-            description=table.comment,
-            mode="ignore",
-            configuration={**properties_of(table)},
-            raise_if_key_not_exists=False,
-            commit_properties=CommitProperties(max_commit_retries=0),
-            storage_options=options_of(path),
-        )
+    metadata = {
+        "id": str(uuid.uuid4()),
+        "name": table.name,
+        "description": table.comment,
+        "format": _FORMAT,
+        "schemaString": Schema.from_arrow(arrow_schema(table)).to_json(),
+        "partitionColumns": list(table.partitioned_by),
+        "configuration": properties_of(table),
+        "createdTime": time.time_ns() // 1_000_000,
+    }
+    with writing(str(path)):
+        create(entry_of(path, 0), entry((), (), {}, (_protocol(1), {"metaData": metadata})))
 
 
-def _add_columns(opened: DeltaTable, table: Table) -> None:
-    """Add the columns and fields of structs that a table lacks."""
-    columns = ColumnComparison.of(opened, table)
-    names = {name.partition(".")[0] for name in columns.lacking}
-    if not names or not columns.are_ours:
+_FORMAT: Final = {"provider": "parquet", "options": {}}
+
+
+def _protocol(reader_version: int) -> dict[str, Any]:
+    """Return the action that lets no other engine write a table; ``reader_version`` stays as it is."""
+    features = {"minWriterVersion": _WITH_FEATURES, "writerFeatures": list(_WRITER_FEATURES)}
+    return {"protocol": {"minReaderVersion": reader_version, **features}}
+
+
+def redefined(
+    table: DeltaTable, properties: Mapping[str, str] = MappingProxyType({}), schema: str | None = None
+) -> dict[str, Any]:
+    """Return the action that changes properties of a table, or its schema, and leaves all else as it is."""
+    now = table.metadata()
+    return {
+        "metaData": {
+            "id": str(now.id),
+            "name": now.name,
+            "description": now.description,
+            "format": _FORMAT,
+            "schemaString": table.schema().to_json() if schema is None else schema,
+            "partitionColumns": now.partition_columns,
+            "configuration": {**now.configuration, **properties},
+            "createdTime": now.created_time,
+        }
+    }
+
+
+def _add_lacking(path: Place, opened: DeltaTable, table: Table) -> None:
+    """Add the columns and fields of structs that a table lacks, and the feature that keeps other writers out."""
+    columns, protocol = ColumnComparison.of(opened, table), opened.protocol()
+    if not columns.are_ours:
         return
-    fields = [field for field in Schema.from_arrow(arrow_schema(table)).fields if field.name in names]
-    try:
-        with writing(opened.table_uri):
-            opened.alter.add_columns(fields, commit_properties=CommitProperties(max_commit_retries=0))
-    except CommitFailedError as error:
-        raise TableRefused(
-            f"another job writes {opened.table_uri} while columns are added to it; stop it, then start this one again"
-        ) from error
-    except (DeltaError, pa.ArrowException) as error:
-        raise TableRefused(
-            f"no column can be added to {opened.table_uri}: {str(error).strip().splitlines()[0]}; bring back the whole "
-            "folder of the tables from a copy"
-        ) from error
+    actions = []
+    if WRITER_FEATURE not in (protocol.writer_features or ()) and protocol.reader_features is None:
+        actions.append(_protocol(protocol.min_reader_version))
+    if columns.lacking:
+        ours = json.loads(Schema.from_arrow(arrow_schema(table)).to_json())
+        actions.append(redefined(opened, schema=json.dumps(_with_lacking(json.loads(opened.schema().to_json()), ours))))
+    if not actions:
+        return
+    with writing(opened.table_uri):
+        if not create(entry_of(path, opened.version() + 1), entry((), (), {}, actions)):
+            raise TableRefused(
+                f"another job writes {opened.table_uri} while columns are added to it; stop it, then start this one "
+                "again"
+            )
+        opened.update_incremental()
+
+
+def _with_lacking(there: Any, ours: Any) -> Any:  # noqa: ANN401 - types as Delta's protocol writes them
+    """Return a type of Delta's schema with the fields that it lacks at the end of each struct."""
+    if not isinstance(there, dict) or not isinstance(ours, dict):
+        return there
+    if "elementType" in there:
+        return {**there, "elementType": _with_lacking(there["elementType"], ours["elementType"])}
+    defined = {field["name"]: field for field in ours["fields"]}
+    fields = [
+        {**field, "type": _with_lacking(field["type"], defined[field["name"]]["type"])}
+        if field["name"] in defined
+        else field
+        for field in there["fields"]
+    ]
+    names = {field["name"] for field in fields}
+    return {**there, "fields": [*fields, *(field for name, field in defined.items() if name not in names)]}

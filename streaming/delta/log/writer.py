@@ -21,6 +21,9 @@ Depends on Delta's commits, on no row.
 # past, where no reader looks, and is taken back. In a store, where a look is a request, the writer skips it shortly
 # after the last proof that N is the newest: no writer makes 300 versions in that time.
 #
+# A generation is that of the opened version plus a random step, and no time of a clock: where clocks differ, two
+# writers of one version could have the same one, and each would take a commit of the other for its own.
+#
 # Between commits the writer knows version, files and transactions of the table without reading it. The handle of
 # delta-rs, which reads the log, is updated only on demand: for maintenance, or for a reader of the rows.
 #
@@ -32,27 +35,28 @@ Depends on Delta's commits, on no row.
 
 from __future__ import annotations
 
+import secrets
 import time
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from streaming import movement
 from streaming.delta.log.commit import DataFile, Layout, Packing, entry, removed, transactions_in, written
 from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROPERTY, create_or_upgrade
-from streaming.delta.log.storage import table_at, writing
+from streaming.delta.log.storage import writing
 from streaming.delta.log.table_log import actions_of, entry_of, has_entry, newest_version
 from streaming.delta.store.announced import announce
 from streaming.delta.store.objects import StoreError, create, delete
-from streaming.delta.store.place import Url
-from streaming.errors import IsrwatchError, TableRefused, TableUnreadable
+from streaming.delta.store.place import Url, at_once
+from streaming.errors import TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from streaming.contracts.columns import Table
     from streaming.delta.store.place import Place
@@ -71,6 +75,8 @@ TRIES_WITHOUT_OTHERS: Final = 3
 SECONDS_UNTIL_GIVEN_UP: Final = 60.0
 """Seconds for which a commit is tried again while the store does not say whether it was made."""
 SECONDS_BETWEEN_TRIES: Final = 1.0
+_STEP: Final = 1 << 32
+"""Range of the step from one generation to the next: writers that open the same version do not draw the same one."""
 SECONDS_OF_PROOF: Final = 5.0
 """Seconds after a commit in which no other writer can have made and expired as many versions as stay in the log."""
 
@@ -82,7 +88,8 @@ class Writer:
         """Take the next generation, which the first commit of this writer stores; ``table`` was just opened."""
         self.path = path
         self._table = table
-        self._generation = _next_generation(table)
+        self._before = int(table.transaction_version(GENERATION) or 0)
+        self._generation = self._before + 1 + secrets.randbelow(_STEP)
         configuration = table.metadata().configuration
         statistics = (configuration.get(STATISTICS_PROPERTY) or "").split(",")
         self._layout = Layout(tuple(table.metadata().partition_columns), tuple(statistics))
@@ -216,6 +223,7 @@ class Writer:
         transactions: Mapping[str, int],
         *,
         is_new_data: bool = True,
+        definition: Iterable[Mapping[str, Any]] = (),
     ) -> int:
         """Commit files that were written at exactly the next version; return that version.
 
@@ -224,6 +232,7 @@ class Writer:
             gone: names in the log of the files that they replace.
             transactions: numbers by name that the same commit stores in the table.
             is_new_data: False if their rows are those of the removed files.
+            definition: actions that define the table differently.
 
         Raises:
             TableRefused: another writer came first; nothing was done.
@@ -233,7 +242,7 @@ class Writer:
             adds = [{**add, "dataChange": is_new_data} for add in added]
             stored = {**transactions, GENERATION: self._generation}
             removes = [removed(files[name], is_new_data=is_new_data) for name in gone]
-            self._create(entry(adds, removes, stored))
+            self._create(entry(adds, removes, stored, definition))
             self._version += 1
             self._transactions |= stored
             if self._files is not None:
@@ -248,45 +257,6 @@ class Writer:
                 with suppress(DeltaError, OSError):  # until the next checkpoint readers read more entries
                     self.table.create_checkpoint()
         return self._version
-
-    def replace_where(self, rows: pa.Table, where: str, transactions: Mapping[str, int]) -> None:
-        """Replace the rows that match a predicate by others that match it; raises as :meth:`tidy` does."""
-        self.tidy(
-            lambda table, properties: write_deltalake(
-                table, rows, mode=OVERWRITE, predicate=where, commit_properties=properties
-            ),
-            transactions,
-        )
-
-    def tidy(
-        self, work: Callable[[DeltaTable, CommitProperties], object], transactions: Mapping[str, int] | None = None
-    ) -> None:
-        """Let delta-rs commit maintenance at exactly the next version.
-
-        Args:
-            work: makes the commit with the given properties, if there is anything to do.
-            transactions: numbers by name that the same commit stores in the table.
-
-        Raises:
-            TableRefused: another writer came first; nothing was done.
-        """
-        stored = {**(transactions or {}), GENERATION: self._generation}
-        properties = CommitProperties(
-            max_commit_retries=0, app_transactions=[Transaction(name, value) for name, value in stored.items()]
-        )
-        table, expected = self.table, self._version + 1
-        try:
-            work(table, properties)
-        except (DeltaError, IsrwatchError) as error:
-            # A later error (a checkpoint on a full disk, say) may hide that the commit was made.
-            if not self._has_committed(expected):
-                if isinstance(error, DeltaError):
-                    self._check_race(error, expected)
-                raise
-            table.load_as_version(expected)
-        self._took_over()
-        announce(self.path, self._version)
-        movement.note()
 
     def files(self) -> dict[str, DataFile]:
         """Return the data files of the version, by name in the log."""
@@ -344,16 +314,11 @@ class Writer:
             raise self._refused(f"version {version} exists already") from failure
         return False
 
-    def _check_race(self, error: DeltaError, expected: int) -> None:
-        """Refuse a writer whose version was taken; if log entries since have expired, delta-rs only fails to read."""
-        if isinstance(error, CommitFailedError) or table_at(self.path).version() >= expected:
-            raise self._refused(f"version {expected} exists already") from error
-
     def check_ours(self) -> None:
-        """Raise ``TableRefused`` if a later writer has committed."""
+        """Raise ``TableRefused`` if another writer has committed since this one opened the table."""
         self.look_again()
-        if (self._table.transaction_version(GENERATION) or 0) > self._generation:
-            raise self._refused("that job started later")
+        if int(self._table.transaction_version(GENERATION) or 0) not in {self._before, self._generation}:
+            raise self._refused("it has committed since this one opened the table")
 
     def _refused(self, why: str) -> TableRefused:
         return TableRefused(
@@ -362,11 +327,12 @@ class Writer:
         )
 
 
+def opened_together(directory: Place, definitions: Sequence[Table]) -> dict[str, Writer]:
+    """Open or create tables below a directory, by name; raises as :func:`create_or_upgrade` does."""
+    writers = at_once(directory, lambda each: Writer.opened(directory, each), definitions)
+    return {definition.name: writer for definition, writer in zip(definitions, writers, strict=True)}
+
+
 def _now() -> float:
     """Return seconds of a clock that never goes back, and runs while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _next_generation(table: DeltaTable) -> int:
-    """Return the generation of a writer that opens a table now: microseconds since 1970, and later than before."""
-    return max(int(table.transaction_version(GENERATION) or 0) + 1, time.time_ns() // 1000)

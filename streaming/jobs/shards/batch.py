@@ -30,7 +30,7 @@ from streaming.delta.projections.tables import DerivedTables
 from streaming.delta.quarantine import Quarantine
 from streaming.errors import TableRefused
 from streaming.jobs.queries import BatchResult, Stopwatch, summed
-from streaming.jobs.shards.rounds import Rounds, merged
+from streaming.jobs.shards.rounds import Rounds, merged, names_of
 from streaming.jobs.shards.task import FoldInDriver, OpenIncidents, ShardResult, ShardTask
 
 if TYPE_CHECKING:
@@ -183,8 +183,9 @@ class ReplicationBatch:
             watch.lap("commit")
             results += some
         applied = summed([each.result for each in results])
-        stages = self.workers.stages(applied.stages, watch.stages)
-        return replace(applied, version=self._change_log.version, seconds=watch.seconds, stages=stages)
+        stages, clusters = self.workers.stages(applied.stages, watch.stages), names_of(results, self._sources[0])
+        version = self._change_log.version
+        return replace(applied, version=version, seconds=watch.seconds, stages=stages, clusters=clusters)
 
     def _task(self, before: DerivedBefore | None) -> ShardTask:
         incidents = None

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streaming.bus.kafka.reader import KafkaReader
+    from streaming.changes.state import SourceKey
     from streaming.contracts.observations import Channel
+    from streaming.contracts.state import SourceState
     from streaming.jobs.queries import BusProgress
     from streaming.jobs.shards.reading import LogRun, Task, TaskResult
     from streaming.jobs.shards.workers import Workers
@@ -153,6 +155,12 @@ class Rounds(Generic[T, R]):
             sum(reading.records for reading in readings),
             sum(reading.size for reading in readings),
         )
+
+
+def names_of(results: Iterable[TaskResult], states: Mapping[SourceKey, SourceState]) -> frozenset[str]:
+    """Return the names of the clusters that some results are about, as their sources report them."""
+    clusters = {cluster_id for each in results for cluster_id in each.clusters}
+    return frozenset(state.cluster for (cluster_id, _), state in states.items() if cluster_id in clusters)
 
 
 def merged(of_results: Iterable[Mapping[str, int]]) -> dict[str, int]:

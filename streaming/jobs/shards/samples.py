@@ -41,7 +41,7 @@ from streaming.delta.log.cluster_files import files_by_cluster, of_clusters, wri
 from streaming.delta.log.commit import NO_LOG_IDS
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import open_ours, plain, select, where_in
-from streaming.delta.log.writer import Writer
+from streaming.delta.log.writer import opened_together
 from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable, meters_in
@@ -51,7 +51,7 @@ from streaming.errors import InvalidObservation, IsrwatchError
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
 from streaming.jobs.shards.decoded_batch import decode_row, fresh_rows, newest_log_ids, newest_positions
 from streaming.jobs.shards.reading import Task, TaskResult, read_rows
-from streaming.jobs.shards.rounds import Rounds, merged
+from streaming.jobs.shards.rounds import Rounds, merged, names_of
 from streaming.jobs.shards.workers import InDriver, Keeper, Worker, Workers
 from streaming.jobs.streams.sample_columns import columns_of, from_stream, schema_of
 from streaming.movement import noted
@@ -403,7 +403,7 @@ class SampleBatch(SampleProgress):
         self._rounds = Rounds[SampleTask, SampleResult](self._workers, bus, Channel.SAMPLES)
         self._forgotten = set[str]()
         written = (SAMPLED_CONDITIONS, *TABLE_OF.values())
-        self._writers = {table.name: Writer.opened(directory, table) for table in written}
+        self._writers = opened_together(directory, written)
         self._maintenance = {name: Maintenance(writer, policy) for name, writer in self._writers.items()}
         self._quarantine = Quarantine(directory, Channel.SAMPLES, policy)
         super().__init__(directory, self._quarantine.by_source())
@@ -449,7 +449,8 @@ class SampleBatch(SampleProgress):
         small = max((sum(each.small_seconds for each in one.tables.values()) for one in results), default=0.0)
         time.sleep(min(small * REST_PER_WORK, LONGEST_REST_SECONDS))
         applied = summed([each.result for each in results])
-        return replace(applied, seconds=seconds, stages=self._workers.stages(applied.stages, watch.stages))
+        stages, clusters = self._workers.stages(applied.stages, watch.stages), names_of(results, self._states)
+        return replace(applied, seconds=seconds, stages=stages, clusters=clusters)
 
     def _task(self) -> SampleTask:
         return SampleTask(

@@ -164,6 +164,10 @@ class Collector:
             threading.Thread(target=self._run, args=(source,), name=source.name, daemon=True) for source in sources
         ]
 
+    def hanging(self) -> list[str]:
+        """List what hangs."""
+        return [*self.metrics.hanging(), *chain.from_iterable(other.problems() for other in self._companions)]
+
     def problems(self) -> list[str]:
         """List why no partition state is read now, empty while a source reads it, and what hangs."""
         return [*self.metrics.problems(), *chain.from_iterable(other.problems() for other in self._companions)]
@@ -360,12 +364,16 @@ class Collectors:
         for thread in self._threads:
             join(thread)
 
+    def hanging(self) -> list[str]:
+        """List what hangs; empty while one cluster does not, because a restart would interrupt that one, too."""
+        return _of_all({name: each.hanging() for name, each in self._state()[1].items()})
+
     def problems(self) -> list[str]:
         """List why no cluster is read now; empty while one is, because a restart would interrupt that one, too."""
         failures, running = self._state()
-        of_each = [[f"{name}: {why}"] for name, why in failures.items()]
-        of_each += [[f"{name}: {why}" for why in each.problems()] for name, each in running.items()]
-        return sorted(chain.from_iterable(of_each)) if all(of_each) else []
+        return _of_all(
+            {name: [why] for name, why in failures.items()} | {name: each.problems() for name, each in running.items()}
+        )
 
     def _run(self, name: str, open_collector: OpenCollector) -> None:
         pauses = RestartPauses()
@@ -414,3 +422,12 @@ class Collectors:
             for name in failures:
                 up.labels(name, f"all:{name}").set(0)
         return registries
+
+
+def _of_all(clusters: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the sentences of clusters, with their names, if each of them has one."""
+    return (
+        sorted(f"{name}: {why}" for name, sentences in clusters.items() for why in sentences)
+        if all(clusters.values())
+        else []
+    )

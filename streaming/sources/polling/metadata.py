@@ -154,7 +154,7 @@ class MetadataRound:
         """Return the newest view, once it is not suspected to be stale.
 
         Args:
-            before: the last view.
+            before: the cluster as it is known.
             remembered: if there is none, the topics and leader epochs that an earlier collector polled.
 
         Raises:

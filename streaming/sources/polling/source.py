@@ -241,7 +241,7 @@ class AdminSource:
     def _take_metadata(self, now: Micros) -> list[Observation]:
         before = self._last
         try:
-            read = self._metadata.take(None if before is None else before.view, self._epochs.before)
+            read = self._metadata.take(self._inference.newest_view, self._epochs.before)
         except ConnectionRefused as failure:
             self._refusal = failure if isinstance(failure, ServiceRefused) else unanswered(self._servers, failure)
             self._inference.miss_changes()

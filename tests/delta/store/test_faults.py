@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
@@ -17,10 +18,12 @@ from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log import writer
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.storage import table_at
+from streaming.delta.store.lease import FOLDER, NUMBERS_LEFT, JobLease, LeaseWatch
 from streaming.delta.store.objects import prove_exclusive
 from streaming.delta.store.place import Url, place_of
-from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.errors import ConfigurationError, IsrwatchError, TableRefused
 from streaming.jobs.application import recover
+from tests.delta.store.test_lease import Clock
 from tests.delta.test_change_log import changed
 from tests.examples import examples
 from tests.stores.fault_proxy import FaultProxy, fault_proxy
@@ -122,6 +125,47 @@ def test_random_faults_lose_and_double_nothing(proxy: FaultProxy, seed: int) -> 
         log.commit(rows, {"a": number})
         proxy.release()
     check(place, commits)
+
+
+@pytest.mark.parametrize("fault", OF_PUT, ids=lambda fault: fault.name)
+def test_a_fault_of_one_request_ends_no_lease_and_gives_it_to_no_other_job(proxy: FaultProxy, fault: Fault) -> None:
+    folder = at(proxy, f"lease-{fault.name}") / FOLDER
+    active, restarted = JobLease(folder, 15.0), JobLease(folder, 15.0)
+    active.take()
+    rule = proxy.fault(fault, to("PUT", FOLDER), times=1)
+    for _ in range(3):
+        with suppress(OSError):
+            active.renew()
+    assert len(rule.hit) == 1
+    proxy.release()
+    active.renew()
+    proxy.fault(fault, to("PUT", FOLDER), times=1)
+    with suppress(OSError):
+        restarted.take()
+    proxy.release()
+    restarted.take()
+    restarted.renew()
+    with pytest.raises(TableRefused, match="has taken over"):
+        active.renew()
+
+
+def test_a_renewal_is_two_requests_and_a_look_of_a_standby_one(proxy: FaultProxy) -> None:
+    folder, clock = at(proxy, "lease-counted") / FOLDER, Clock()
+    active = JobLease(folder, 15.0)
+    active.take()
+    watch = LeaseWatch(JobLease(folder, 15.0), clock)
+    assert not watch.take_if_lapsed()
+    for _ in range(NUMBERS_LEFT):
+        active.renew()
+    before = proxy.counts.copy()
+    active.renew()
+    deleted = ("POST", "other")  # one request of S3 deletes any number of objects
+    assert proxy.counts - before == {("PUT", "other"): 1, ("HEAD", "other"): 1, deleted: 1}
+    for _ in range(NUMBERS_LEFT + 1):
+        assert not watch.take_if_lapsed()
+    before = proxy.counts.copy()
+    assert not watch.take_if_lapsed()
+    assert proxy.counts - before == {("GET", "other"): 1}
 
 
 def test_a_store_that_ignores_the_condition_is_refused(proxy: FaultProxy) -> None:

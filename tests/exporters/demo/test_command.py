@@ -79,7 +79,7 @@ class RunningDemo:
         (pid,) = (
             int(path.parent.name)
             for path in Path("/proc").glob("[0-9]*/cmdline")
-            if f"exporters.demo.attached\0{self.process.pid}\0{name}\0" in path.read_text()
+            if f"exporters.running.attached\0{self.process.pid}\0{name}\0" in path.read_text()
         )
         return pid
 

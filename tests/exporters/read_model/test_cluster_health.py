@@ -13,7 +13,7 @@ from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthSt
 from exporters.read_model.cluster_samples import ClusterSamples, LogDirectoryRow, QuorumMemberRow
 from exporters.read_model.health_reasons import BLIND, EXAMPLES, SEVERITIES, SUMMARIES, HealthReason
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.snapshot import ClusterSnapshot, PartitionCounts, SourceProgress
+from exporters.read_model.snapshot import ClusterIncidents, ClusterSnapshot, PartitionCounts, SourceProgress
 from streaming.contracts import health
 from streaming.contracts.conditions import Condition, Spell
 from streaming.contracts.observations import SourceKind
@@ -210,6 +210,23 @@ def test_rows_say_since_when_it_lasts_and_which_incident_explains_it() -> None:
     )
     assert (refusing.since, refusing.incidents) == (NOW - 80 * SECOND, ("main-1", "main-2"))
     assert reasons["under_replicated"].since == NOW - 20 * SECOND, "as the snapshot shows, until there is a row"
+
+
+def test_what_came_again_lasts_since_it_came_again_and_has_the_incident_of_now() -> None:
+    away = {3: broker(3)._replace(is_fenced=True)}
+    again = {"since": NOW - 300 * SECOND, "began_at": NOW - 20 * SECOND, "short_id": "main-1", "explained_by": "loss:2"}
+    rows = (
+        spell("at_min_isr", NOW - 300 * SECOND, ended_at=NOW - 200 * SECOND, short_id="main-1"),
+        spell("at_min_isr", **again),
+        spell("broker_down", subject="3", **{**again, "began_at": NOW - 15 * SECOND}),
+    )
+    incidents = ClusterIncidents(open=({"incident_id": "loss:2", "short_id": "main-2"},))
+    _, reasons = judged(cluster(partition(0, (1, 2)), brokers=away, conditions=rows, incidents=incidents))
+    assert reasons["at_min_isr"].since == NOW - 20 * SECOND, "as the page of the topic says"
+    assert reasons["broker_down"].since == NOW - 15 * SECOND
+    assert {each.incidents for each in reasons.values()} == {("main-2",)}
+    _, reasons = judged(cluster(partition(0, (1, 2)), brokers=away, conditions=rows[2:]))
+    assert reasons["under_replicated"].incidents == ("main-1",), "the broker that is missing is why"
 
 
 def test_a_broker_that_is_back_is_down_until_it_has_caught_up() -> None:

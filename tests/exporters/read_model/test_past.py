@@ -208,6 +208,32 @@ def test_incidents_that_were_open_then_are_shown_as_of_then(tables: Tables) -> N
     assert shown(35)[0]["recovered_at"] == START + 30 * SECOND
 
 
+def test_what_was_committed_later_and_occurred_before_replaces_nothing_newer(tables: Tables) -> None:
+    rows, hour, end = Rows(), 3600 * SECOND, START + 10 * 3600 * SECOND
+
+    def changes(at: int, leader: int) -> list[Any]:
+        state = rows.state([1, 2, 4], [leader], leader, change_number=leader)
+        broker = rows.broker(4, at, port=9000 + leader)
+        return [rows.cluster_row(at, controller=leader), broker, rows.partition("orders", 0, state, at)]
+
+    tables.commit(*changes(START, 1), rows.source(START))
+    tables.commit(*changes(START + 5 * hour, 2))  # committed before what occurred before it
+    tables.commit(*changes(START + 3 * hour, 4))
+    tables.commit(*changes(START + 7 * hour, 1), rows.source(end))
+    past = Past(tables.directory, lambda: NOW)
+
+    def shows(*moments: int) -> None:
+        every = pa.concat_tables(part for _, part in ChangeReader(tables.directory / "partition_changes").poll())
+        for at in moments:
+            assert of_moment(past.snapshot(at)) == folded(every, at)
+
+    shows(*(START + each * hour // 2 for each in (12, 11, 10, 9, 7, 6, 14, 15, 13, 12)))
+    tables.commit(*changes(START + 6 * hour, 2), rows.source(end))  # within what is held, and before its newest
+    shows(START + 6 * hour, START + 6 * hour + SECOND, START + 7 * hour)
+    tables.commit(*changes(START + hour, 4), rows.source(end))  # before what is held
+    shows(START + 7 * hour, START + 2 * hour, START + 6 * hour)
+
+
 def test_another_folder_in_their_place_is_read_again(history: History, rows: pa.Table, tmp_path: Path) -> None:
     tables, (_, newest) = tmp_path / "tables", past_of(history).range() or (0, 0)
     shutil.copytree(history.tables, tables)

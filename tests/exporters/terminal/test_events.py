@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +27,7 @@ from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.errors import ConfigurationError
 from tests.examples import examples
 from tests.plugins.played import SECOND, START
+from tests.plugins.table_writes import write
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +133,7 @@ def test_days_outside_the_time_range_are_not_read(tmp_path: Path) -> None:
             "cluster_id": "c", "cluster": "main",
             "subject": "broker", "occurred_not_before": at, "occurred_not_after": at, "collected_at": at, "source": "s",
         }  # fmt: skip
-        write_deltalake(table, pa.Table.from_pylist([row], schema=arrow_schema(REPLICATION_EVENTS)), mode="append")
+        write(table, pa.Table.from_pylist([row], schema=arrow_schema(REPLICATION_EVENTS)))
     for file in (tmp_path / "replication_events" / "date=2026-03-01").iterdir():
         file.unlink()
 

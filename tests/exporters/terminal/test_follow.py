@@ -13,6 +13,7 @@ from exporters.read_model.event_filter import EventFilter
 from exporters.read_model.recorded_events import history
 from exporters.terminal.follow import EventFollower
 from tests.plugins.played import play
+from tests.plugins.table_writes import merge_files
 
 
 def never(gap: Exception) -> None:
@@ -80,7 +81,7 @@ def test_compaction_brings_nothing_again_and_loses_nothing(played_tables: Callab
     follower = EventFollower(tables, EventFilter(), None, never)
     assert follower.poll()
     table = truth_of(tables)
-    table.optimize.compact()
+    merge_files(table)
     assert follower.poll() == []
     assert truth_of(tables).version() == table.version()
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from exporters.read_model.incident_archive import merged_into, one_of
@@ -32,6 +31,7 @@ from streaming.errors import ConfigurationError
 from streaming.jobs.incidents import IncidentsBatch
 from tests.changes.conftest import Story
 from tests.changes.test_benign_is_proven import Orders
+from tests.plugins import table_writes
 from tests.plugins.played import play
 
 
@@ -249,9 +249,9 @@ def test_the_list_of_a_renamed_cluster_is_selected_by_either_name(tables: Path, 
     shutil.copytree(tables, tmp_path, dirs_exist_ok=True)
     state = {column.name: None for column in CLUSTER_STATE_TABLE.columns}
     state |= {"cluster_id": "id-of-broker_loss", "cluster": "live", "as_of_version": 0}
-    create_or_upgrade(tmp_path, CLUSTER_STATE_TABLE)
+    table = create_or_upgrade(tmp_path, CLUSTER_STATE_TABLE)
     schema = arrow_schema(CLUSTER_STATE_TABLE)
-    write_deltalake(tmp_path / "cluster_state", pa.Table.from_pylist([state], schema=schema), mode="overwrite")
+    table_writes.write(table, pa.Table.from_pylist([state], schema=schema), "overwrite")
     by_name = [row["short_id"] for row in rows_of(tmp_path, "--all", "--cluster", "live")]
     assert by_name == ["broker_loss-2", "broker_loss-1"]
     done = CliRunner().invoke(app, ["incidents", "--tables", str(tmp_path), "--cluster", "x"])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, QueryBuilder
 
 from exporters.read_model.event_filter import EventFilter
 from exporters.read_model.reader import TablesReader
@@ -25,6 +25,7 @@ from streaming.contracts.tables import TABLES
 from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
 from tests.exporters.answers.asked import objects
 from tests.exporters.conftest import SECOND, Tables
+from tests.plugins.table_writes import write
 
 SQL = Path(__file__).parents[3] / "conf" / "sql"
 QUERIES = sorted(path.stem for path in SQL.glob("*.sql") if path.stem != "duckdb")
@@ -357,9 +358,7 @@ def test_spark_deltalake_pyarrow_and_duckdb_read_the_same_rows_of_every_table(
         rows = [filled(table.columns, values, with_nulls=number == 1) for number in range(4)]
         for row in rows if "channel" in table.partitioned_by else ():
             row["channel"] = "samples"  # the name of a folder
-        write_deltalake(
-            create_or_upgrade(tmp_path, table), pa.Table.from_pylist(rows, schema=arrow_schema(table)), mode="append"
-        )
+        write(create_or_upgrade(tmp_path, table), pa.Table.from_pylist(rows, schema=arrow_schema(table)))
         path = tmp_path / table.name
         with duckdb.connect() as connection:
             connection.execute((SQL / "duckdb.sql").read_text())

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from exporters.answers.brokers import by_reason
+from exporters.answers.event_text import CAUSES_EXPLAINED, causes_explained
 from exporters.read_model.conditions import ConditionSettings
 from exporters.read_model.incident_archive import Work
+from exporters.read_model.incident_sentences import sentence_of
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import EventRow
+from exporters.web.pages.broker import broker_page
 from exporters.web.pages.cluster import cluster_page
 from exporters.web.pages.drawing import Axis
 from exporters.web.pages.incident import handling_of
 from exporters.web.pages.incidents import lasted
 from exporters.web.pages.page import Inputs, Level, PageSettings, lasting
-from exporters.web.pages.timeline import timeline
+from exporters.web.pages.timeline import absences, timeline
 from exporters.web.runbook_commands import Installations
-from streaming.contracts.events import EventKind
-from tests.exporters.conftest import SECOND, START, Tables, write_live_cluster
+from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
+from streaming.contracts.events import Cause, EventKind
+from streaming.contracts.observations import Channel
+from streaming.delta.incidents.rows import incident_row
+from tests.changes.conftest import rows_from
+from tests.exporters.conftest import SECOND, START, Rows, Tables, write_live_cluster
+from tests.plays import observations
 
 CLOSED = {"opened_at": START, "updated_at": START + 60 * SECOND, "closed_at": START + 60 * SECOND, "recovered_at": None}
 OPEN = {**CLOSED, "closed_at": None}
@@ -75,6 +85,87 @@ def test_a_timeline_until_a_moment_shows_nothing_later() -> None:
     assert broker.label == "broker 3, work announced: ends later, down (bar)"
     assert [round(band.left + band.width) for band in broker.bands] == [100, 100]
     assert drawing.ticks[-1].text == "14:13:40"
+
+
+def test_a_timeline_has_every_broker_that_fell_whichever_incident_that_is_of() -> None:
+    events = [
+        event(EventKind.FENCED, 10),
+        event(EventKind.FENCED, 12, event_broker=2),
+        event(EventKind.UNFENCED, 20, event_broker=2),
+        event(EventKind.CONTROLLER_CHANGE, 25, event_broker=None),
+        event(EventKind.FENCED, 30, event_broker=2),
+        event(EventKind.LOG_DIR_OFFLINE, 40, event_broker=7),
+    ]
+    drawing = timeline({**CLOSED, **SUSPECT}, events, [], START + 600 * SECOND)
+    assert labels(drawing) == [
+        "broker 3, down (bar)",
+        "broker 2, down (bar)",
+        "broker 7, loses a log directory (\u2716)",
+        "another controller takes over",
+    ]
+    assert [len(lane.bands) for lane in drawing.lanes] == [1, 2, 0, 0]
+    assert absences(events) == {
+        3: [(START + 10 * SECOND, None)],
+        2: [(START + 12 * SECOND, START + 20 * SECOND), (START + 30 * SECOND, None)],
+    }
+    many = [event(EventKind.FENCED, 10, event_broker=number) for number in range(20)]
+    assert labels(timeline({**CLOSED, **SUSPECT}, many, [], START + 600 * SECOND))[-1] == (
+        "and 12 more brokers, which the lines below name"
+    )
+
+
+@pytest.mark.parametrize("name", ["unclean_election", "reassignment", "controller_failover"])
+def test_a_headline_has_no_numbers_and_never_says_that_it_has_recovered(name: str) -> None:
+    observed = [each for each in observations(name) if each.channel is Channel.REPLICATION]
+    fold = IncidentFold(IncidentGaps())
+    for row in rows_from(observed):
+        for incident in fold.fold([row]):
+            written = incident_row(incident, 1, may_go_on=True)
+            said = sentence_of(written)
+            assert written["summary"].startswith(said.what)
+            assert not re.search(r"\d+ partition|recovered", said.brief)
+            assert said.more == ""
+            assert said.consequence in ("", written["consequence"])
+            assert said.numbers or said.brief == written["summary"]
+
+
+def test_a_sentence_whose_end_was_not_seen_says_so_without_what_to_do() -> None:
+    told = {"consequence": "writes fail", "next_step": "start broker 3 again"}
+    facts = "broker 3 was stopped (announced: 3 of 4: disk): up to 2 partitions under-replicated, 0 under min ISR"
+    said = sentence_of({**told, "summary": f"{facts}; writes fail; start broker 3 again; its end was not seen"})
+    assert said.brief == "broker 3 was stopped (announced: 3 of 4: disk); writes fail; its end was not seen"
+    assert said.numbers == "up to 2 partitions under-replicated, 0 under min ISR"
+
+
+def test_what_is_over_and_raised_for_a_while_longer_is_no_trouble_of_now(tables: Tables, rows: Rows) -> None:
+    over = {"since": START - 400 * SECOND, "ended_at": START - 30 * SECOND, "short_id": "main-1"}
+    again = {"since": START - 200 * SECOND, "subject": "4", "short_id": "main-2"}
+    tables.commit(rows.cluster_row(START), rows.broker(1), rows.broker(4), rows.source(START))
+    spells = (
+        rows.spell("under_min_isr", START - 400 * SECOND, **over),
+        rows.spell("broker_down", START - 40 * SECOND, **again),
+    )
+    tables.put("conditions", *spells, as_of=0)
+    snapshot = TablesReader(tables.directory).refresh()
+    inputs = Inputs(snapshot=snapshot, now=START, settings=PageSettings(stale_after=60.0))
+    page = cluster_page(inputs, "main")
+    (row,) = page.conditions
+    assert (row.level, row.text, row.ended_at) == (Level.INFO, "under min isr", START - 30 * SECOND)
+    assert (page.level, page.sentence) == (Level.HEALTHY, "nothing is wrong")
+    (row,) = broker_page(inputs, "main", 4).conditions
+    assert (row.since, row.first_since) == (START - 40 * SECOND, START - 200 * SECOND)
+
+
+def test_a_reason_of_several_brokers_is_said_once() -> None:
+    reasons = (1, "a partition is moved"), (2, None), (3, "a partition is moved"), (4, "not up")
+    assert [*by_reason(reasons)] == [("brokers 1, 3", "a partition is moved"), ("broker 4", "not up")]
+
+
+def test_every_cause_is_explained_to_who_reads_its_name() -> None:
+    assert {*CAUSES_EXPLAINED} == {*Cause}
+    assert causes_explained([Cause.ELR_ELECTION, None, "new", Cause.ELR_ELECTION]) == {
+        "elr_election": CAUSES_EXPLAINED[Cause.ELR_ELECTION]
+    }
 
 
 def test_a_timeline_without_events_is_empty_but_drawn() -> None:

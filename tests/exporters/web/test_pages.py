@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html.parser
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -18,6 +19,8 @@ from exporters.answers import links
 from exporters.answers.links import PageKind, Target, target_of
 from exporters.read_model.reader import micros_now
 from exporters.read_model.times import read_moment
+from exporters.web.pages import routes
+from exporters.web.pages.page import PageModel, rendered
 from exporters.web.server import serving
 from streaming.settings import ExportSettings
 from streaming.web.server import SECURITY_HEADERS
@@ -277,9 +280,29 @@ def test_a_broker_that_is_down_has_its_condition_before_it_is_raised(tables: Tab
     with served(tables.directory) as address:
         wait_until(lambda: b"broker down" in ask(address, links.broker("main", 4))[2])
         page = get(address, links.broker("main", 4))
-        assert page.of("title") == ["\u25b2 broker 4 of main: fenced; broker down - isrwatch"]
+        at_risk = "of its partitions 1 under min ISR, 1 under-replicated"
+        assert page.of("title") == [f"\u2716 broker 4 of main: fenced; broker down; {at_risk} - isrwatch"]
         assert "../../../incidents/main-7" in page.links
-        assert "Nothing is wrong" in get(address, links.broker("main", 1)).text
+        page = get(address, links.broker("main", 1))
+        assert page.of("title") == [f"\u2716 broker 1 of main: active; {at_risk} - isrwatch"]
+        assert "Nothing is wrong with the broker itself" in page.text
+
+
+def test_readers_of_one_page_share_it_for_a_moment(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counted(page: PageModel, give_way: Callable[[], None]) -> str:
+        made.append(page.path)
+        return rendered(page, give_way)
+
+    monkeypatch.setattr(routes, "rendered", counted)
+    paths = [links.cluster("main"), links.fleet(), links.incident("main-4")] * 10
+    with ThreadPoolExecutor(10) as pool:
+        assert {*pool.map(lambda path: ask(trouble, path)[0], paths)} == {200}
+    counts = Counter(made)
+    assert counts[links.incident("main-4")] == 10, "one that may read tables is made for each"
+    assert counts[links.cluster("main")] < 10
+    assert counts[links.fleet()] < 10
 
 
 def test_what_is_not_there_is_refused_with_what_is(trouble: str) -> None:
@@ -307,6 +330,46 @@ def test_an_incident_leads_from_any_of_its_ids_to_the_one_that_stands(trouble: s
     assert "start broker 3 again, and stop no other broker meanwhile" in page.text
     assert "acks=all writers of topic orders fail" in page.text
     assert "../clusters/main/brokers/3" in page.links
+
+
+def test_an_incident_leads_to_its_begin_as_far_as_history_reaches(tables: Tables, rows: Rows) -> None:
+    now = micros_now()
+    state = rows.state([1, 4], [1, 4], 1)
+    for seconds in (60, 30, 0):
+        at = now - seconds * SECOND
+        tables.commit(rows.cluster_row(at), rows.broker(1, at), rows.partition("orders", 0, state, at), rows.source(at))
+    incidents = [
+        rows.incident(f"loss:{number}", "broker_loss", begin, short_id=f"main-{number}", closed_at=end, carried=None)
+        for number, begin, end in ((1, now - 3600 * SECOND, now - 3500 * SECOND), (2, now - 20 * SECOND, now))
+    ]
+    tables.put("incidents", *incidents, as_of=0)
+    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
+        wait_until(lambda: b"main-1" in ask(address, "/incidents")[2])
+        assert "when it began" not in get(address, links.incident("main-1")).of("a"), "before the oldest history"
+        page = get(address, links.incident("main-2"))
+        assert {"when it began", "when it was over"} <= {*page.of("a")}
+        assert f"../clusters/main?at={links.moment_text(now - 20 * SECOND)}" in page.links
+        early = get(address, links.incident("main-2", now - 40 * SECOND), 404)
+        assert {"when main-2 began", "now"} <= {*early.of("a")}
+        page = get(address, links.incident("main-2", now - 20 * SECOND))
+        assert "prev" not in {relation for _, relation in page.related}, "there is no page of it before"
+
+
+def test_a_page_of_the_past_leads_to_no_incident_that_had_not_begun(tables: Tables, rows: Rows) -> None:
+    now = micros_now()
+    down = rows.broker(4, now - 60 * SECOND, is_fenced=True)
+    lacking = rows.partition("orders", 0, rows.state([1, 4], [1], 1), now - 60 * SECOND)
+    tables.commit(rows.cluster_row(now - 60 * SECOND), down, lacking, rows.source(now - 60 * SECOND))
+    tables.commit(rows.cluster_row(now), rows.source(now))
+    tables.put("conditions", rows.spell("broker_down", now - 60 * SECOND, "4", short_id="main-1"), as_of=0)
+    tables.put("incidents", rows.incident("loss:1", "broker_loss", now - 40 * SECOND, short_id="main-1"), as_of=0)
+    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
+        wait_until(lambda: b"main-1" in ask(address, links.cluster("main"))[2])
+        for seconds, is_linked in ((50, False), (30, True)):
+            at = now - seconds * SECOND
+            page = get(address, links.cluster("main", at))
+            assert "brokers are fenced" in page.text
+            assert (f"../incidents/main-1?at={links.moment_text(at)}" in page.links) is is_linked
 
 
 def test_a_cluster_is_found_by_its_id_and_by_a_former_name(trouble: str, tables: Tables, rows: Rows) -> None:

@@ -189,13 +189,20 @@ class _Elements(HTMLParser):
         self.elements: set[str] = set()
         self.attributes: set[str] = set()
         self.links: list[str] = []
+        self.ways: list[str] = []
+        self.is_nav = False
         self.text = ""
         self.feed(page.decode())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.add(tag)
         self.attributes |= {name for name, _ in attrs}
-        self.links += [str(value) for name, value in attrs if name == "href"]
+        self.is_nav |= tag == "nav"
+        links = self.ways if self.is_nav else self.links
+        links += [str(value) for name, value in attrs if name == "href"]
+
+    def handle_endtag(self, tag: str) -> None:
+        self.is_nav &= tag != "nav"
 
     def handle_data(self, data: str) -> None:
         self.text += data
@@ -203,7 +210,7 @@ class _Elements(HTMLParser):
 
 ELEMENTS = {
     *("html", "meta", "title", "style", "h1", "h2", "p", "a", "pre", "code", "strong", "em", "b", "mark"),
-    *("ul", "ol", "li", "dl", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td"),
+    *("nav", "ul", "ol", "li", "dl", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td"),
 }
 
 
@@ -222,10 +229,24 @@ def test_every_alert_is_listed_and_has_its_page_before_any_table_is_read(address
         status, headers, body = ask(address, f"/{link}?cluster=prod&broker=3")
         page = _Elements(body)
         assert (status, page.elements - ELEMENTS) == (200, set())
-        assert page.attributes <= {"lang", "charset", "name", "content", "href", "id", "class"}
-        assert {each.partition("?")[2] for each in page.links if each != "#setup"} == {"cluster=prod&broker=3"}
+        assert page.attributes <= {"lang", "charset", "name", "content", "href", "id", "class", "aria-label"}
+        assert page.ways == [
+            *("../", "../clusters/prod", "../clusters/prod/brokers/3", "../incidents?cluster=prod"),
+            "../runbook?cluster=prod&broker=3",
+        ]
+        assert {each.partition("?")[2] for each in page.links if each != "#setup"} <= {"cluster=prod&broker=3"}
         assert "{cluster}" not in page.text
         assert headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
+
+
+def test_every_page_leads_back_to_what_it_is_about(address: str) -> None:
+    for path, ways in (
+        ("/runbook", ["./", "./incidents", "./runbook"]),
+        ("/runbook/no-such?cluster=a/b", ["../", "../clusters/a%2Fb", "../incidents?cluster=a%2Fb"]),
+        ("/runbook/IsrwatchGroupLagGrows?cluster=c&group=g", ["../", "../clusters/c", "../clusters/c/groups?name=g"]),
+        ("/runbook/IsrwatchUncleanElection?topic=t&broker=x", ["../", "../incidents", "../runbook?topic=t"]),
+    ):
+        assert _Elements(ask(address, path)[2]).ways[: len(ways)] == ways
 
 
 def test_a_page_is_filled_in_and_what_is_unknown_is_marked(address: str) -> None:

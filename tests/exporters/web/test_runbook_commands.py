@@ -58,6 +58,21 @@ def test_with_the_address_of_the_exporter_commands_run_from_any_machine_and_with
     assert rest == commands_for("IsrwatchBrokerDown", "msk", {})
 
 
+def test_without_a_configuration_the_addresses_are_those_that_brokers_advertise() -> None:
+    pod = "prod-dual-role-0.prod-kafka-brokers.kafka.svc:9092"
+    advertised = {"prod": "broker-1:9092,broker-2:9092", "pods": pod}
+    known = Installations(
+        clusters={"mine": ClusterSettings(name="mine", bootstrap_servers="b:1")},
+        advertised=lambda cluster: advertised.get(cluster, "never"),
+    )
+    assert known.labels("prod")["bootstrap_servers"] == "broker-1:9092,broker-2:9092"
+    assert known.labels("pods") == {"bootstrap_servers": pod, "resource": "prod", "namespace": "kafka"}
+    assert known.labels("mine")["bootstrap_servers"] == "b:1", "the configuration counts first"
+    setup, *_ = commands_for("IsrwatchBrokerDown", "bare metal", {})
+    assert setup.left == ["{bootstrap_servers}"]
+    assert commands_for("IsrwatchBrokerDown", "bare metal", known.labels("prod"))[0].left == []
+
+
 def test_a_block_is_headed_by_what_it_is_for() -> None:
     setup, see, own, unregister = commands_for("IsrwatchBrokerDown", "bare metal", {"broker": "3", "cluster": "prod"})
     assert setup.heading.startswith("Bare metal, Confluent Cloud, Aiven. With Kafka's bin folder")

@@ -140,11 +140,15 @@ class SmallCluster:
             answering = [self.viewed_at]
         if not answering:
             return
-        partitions = self.sees.get(answering[0], self.partitions)
-        listed = self.lists.get(answering[0], self.listed)
-        view = ClusterView(
+        inference.view(self.view_of(answering[0]), now, Micros(now + _ANSWER // 2))
+
+    def view_of(self, broker: int) -> ClusterView:
+        """Give the metadata as a broker has them."""
+        partitions = self.sees.get(broker, self.partitions)
+        listed = self.lists.get(broker, self.listed)
+        return ClusterView(
             cluster_id=ClusterId("c"),
-            answered_by=answering[0],
+            answered_by=broker,
             brokers={BrokerId(each): self.addresses.get(each, (f"b{each}", 9092)) for each in sorted(listed)},
             topics={TOPIC: dict(partitions)},
             topic_ids={TOPIC: TopicId("T")},
@@ -153,7 +157,6 @@ class SmallCluster:
             has_elr=True,
             unseen=frozenset(ids(*self.unseen)),
         )
-        inference.view(view, now, Micros(now + _ANSWER // 2))
 
     def _answer(self, inference: Inference, now: Micros) -> None:
         waiting, self._open = self._open, []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from streaming.contracts.events import Cause
-from tests.sources.polling.small_cluster import of_three, part, without
+from streaming.contracts.identifiers import Micros
+from streaming.sources.polling.inference.seen_partitions import Answered, SeenPartitions
+from tests.sources.polling.small_cluster import TOPIC, SmallCluster, of_three, part, without
 
 
 def test_a_broker_that_has_not_read_of_an_expansion_yet_shrinks_no_isr() -> None:
@@ -27,3 +29,16 @@ def test_an_isr_that_shrinks_again_does_so_as_soon_as_another_broker_shows_it() 
     assert [step.isr for step in cluster.steps()] == [(1, 2), (1, 2, 3), (1, 2)]
     seen = [second for second, each in cluster.seen if each in cluster.steps()]
     assert seen[-1] - 33.6 < 5
+
+
+def test_metadata_that_arrive_late_are_no_other_log() -> None:
+    """They were asked for before an election that single partitions have shown by the time they arrive."""
+    before, elected = part((1, 2, 3), (1, 2, 3), 1), part((1, 2, 3), (2, 3), 2, epoch=1)
+    seen = SeenPartitions()
+    whole = SmallCluster({0: before}).view_of(1)
+    seen.read_all(whole, Answered(Micros(0), Micros(10), 1), None)
+    assert seen.read_some({TOPIC: {0: elected}}, Answered(Micros(30), Micros(40), 2)) is not None
+    late = seen.read_all(whole, Answered(Micros(20), Micros(50), 1), None)
+    assert not late.is_new_log
+    assert not late.steps
+    assert late.after.topics[TOPIC][0] == elected

@@ -110,6 +110,11 @@ class Inference:
         return due
 
     @property
+    def newest_view(self) -> ClusterView | None:
+        """The cluster as it is known, single partitions by answers after the last view; None before the first."""
+        return self._partitions.view
+
+    @property
     def next_at(self) -> Micros:
         """Time at which a question is due, or something held is to be published."""
         held = [self._reports[0].ended + self.intervals.hold] if self._reports else []

@@ -64,8 +64,10 @@ class SeenPartitions:
     def read_all(self, view: ClusterView, answered: Answered, remembered: ClusterView | None) -> NewSteps:
         """Take the metadata that were read; ``remembered`` is compared where nothing was read before."""
         before, last = self.view, self.view or remembered
-        is_new_log = last is not None and goes_back(last, view)
-        after = view if before is None or is_new_log else self._with_newer(before, view, answered.asked)
+        newest = view if before is None else self._with_newer(before, view, answered.asked)
+        # What single partitions showed after this was asked for makes it late, and the metadata log no other one.
+        is_new_log = last is not None and goes_back(last, newest)
+        after = view if is_new_log else newest
         steps = () if before is None else tuple(self._steps(before, after, answered))
         since = answered.asked if before is None else self.read.asked
         self.view, self.read, self._answered = after, answered, {}

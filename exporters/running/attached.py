@@ -1,9 +1,9 @@
-"""Runs one ``isrwatch`` command as a child process of a demo, which does not outlive the demo.
+"""Runs one ``isrwatch`` command as a child process of another one, which it does not outlive.
 
-    python -m exporters.demo.attached PARENT COMMAND [ARGUMENTS]...
+    python -m exporters.running.attached PARENT COMMAND [ARGUMENTS]...
 
-Even a demo that is killed leaves no process behind: Linux signals the child when its parent dies (``prctl(2)``,
-PR_SET_PDEATHSIG). On other systems the child runs until the demo stops it.
+Even a parent that is killed leaves no process behind: Linux signals the child when its parent dies (``prctl(2)``,
+PR_SET_PDEATHSIG). On other systems the child runs until its parent stops it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,198 @@
+"""``isrwatch run``: everything that monitors a real cluster, in one command.
+
+Each part is the command that also runs alone: ``collect``, ``job``, ``export``. What is given as an option reaches them
+as a variable of the environment that overrides the configuration, so there is one way to configure a part.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.text import Text
+
+from exporters.read_model.reader import TablesReader
+from exporters.running.supervision import Supervisor
+from streaming.cluster_settings import each_cluster, filled
+from streaming.commands.cluster_options import ClusterOption
+from streaming.commands.doctor import findings_of_clusters, line_of
+from streaming.commands.doctor_machine import Status
+from streaming.configuration_file import OPTION_HELP, VARIABLE, file_to_read
+from streaming.delta.store.place import tables_place
+from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.runtime.java import find_java
+from streaming.terminal import Terminal, print_wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.delta.store.place import Place
+    from streaming.settings import Settings
+
+SECONDS_BETWEEN_CHECKS: Final = 0.2
+SECONDS_UNTIL_A_HINT: Final = 90.0
+BATCH_ROW: Final = "batch at="
+READ: Final = frozenset({"metadata log", "samples", "broker metrics"})
+"""Checks that are printed even if they are ok: they say what is read."""
+
+
+def run(
+    *,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(help="Bootstrap servers as host:port,host:port; default: cluster.bootstrap_servers.")
+    ] = None,
+    command_config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Client properties, as Kafka's own tools take them; cluster.client_file."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Folder of everything that is kept, or a URL of the tables.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help=OPTION_HELP)] = None,
+    cluster: ClusterOption = None,
+    listen: Annotated[
+        str | None, typer.Option(help="host:port of the pages and /metrics; default: export.listen, 127.0.0.1:9308.")
+    ] = None,
+) -> None:
+    """Monitor a Kafka cluster: start collector, Spark job and exporter, and keep them running, until Ctrl-C.
+
+    It says what it can read of the cluster, what it cannot, and which permission is missing. A part that ends is
+    started again; nothing is lost or counted twice, whatever ends, and the next start continues where this one stopped.
+
+    Examples:
+    isrwatch run --bootstrap-servers broker-1:9092
+
+    isrwatch run --bootstrap-servers broker-1:9092 --command-config client.properties --data /var/lib/isrwatch
+
+    isrwatch run --config isrwatch.toml
+    """
+    os.environ.update(overrides(config, bootstrap_servers, command_config, data, listen))
+    every = filled(each_cluster(None, cluster))
+    settings, tables = every[0], tables_place(every[0])
+    _check_servers(every)
+    java = find_java()
+    say(f"Java {java.version} ({java.origin})")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends it like Ctrl-C
+    commands = {"collect": [] if cluster is None else ["--cluster", cluster], "job": [], "export": []}
+    try:
+        with Supervisor(commands, pass_on, warn) as parts:
+            if print_findings_of(every):
+                warn("it runs all the same, and reads what it can; isrwatch doctor checks again")
+            _wait(parts, tables)
+            print_next_steps(settings, tables)
+            while True:
+                parts.check()
+                time.sleep(SECONDS_BETWEEN_CHECKS)
+    except KeyboardInterrupt:
+        say("stopped; the next start continues here")
+
+
+def overrides(
+    config: Path | None,
+    bootstrap_servers: str | None,
+    command_config: Path | None,
+    data: str | None,
+    listen: str | None,
+) -> dict[str, str]:
+    """Return the variables of the environment that say the same as the options, for every part."""
+    file = file_to_read(config, os.environ)
+    given = {
+        VARIABLE: None if file is None else str(file.absolute()),
+        "ISRWATCH_CLUSTER__BOOTSTRAP_SERVERS": bootstrap_servers,
+        "ISRWATCH_CLUSTER__CLIENT_FILE": None if command_config is None else str(command_config.absolute()),
+        "ISRWATCH_EXPORT__LISTEN": listen,
+        **_places(data),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _places(data: str | None) -> Mapping[str, str | None]:
+    if data is None:
+        return {}
+    if "://" in data:
+        return {"ISRWATCH_TABLES__DIRECTORY": data}
+    folder = Path(data).absolute()
+    return {
+        "ISRWATCH_BUS__DIRECTORY": str(folder / "bus"),
+        "ISRWATCH_TABLES__DIRECTORY": str(folder / "tables"),
+        "ISRWATCH_JOB__CHECKPOINT": str(folder / "checkpoint"),
+    }
+
+
+def _check_servers(every: list[Settings]) -> None:
+    if not all(settings.cluster.bootstrap_servers for settings in every):
+        raise ConfigurationError("which cluster? Name a broker of it: isrwatch run --bootstrap-servers broker-1:9092")
+
+
+def print_findings_of(every: list[Settings]) -> bool:
+    """Print what can be read of the clusters, and what cannot, with the fix; return whether there is a problem."""
+    has_problem = False
+    for finding in findings_of_clusters(every):
+        has_problem |= finding.status is Status.PROBLEM
+        if finding.status in {Status.PROBLEM, Status.WARNING} or finding.check in READ:
+            print_wrapped(Terminal(stderr=True), line_of(finding))
+    return has_problem
+
+
+def _wait(parts: Supervisor, tables: Place) -> None:
+    """Wait until the first report of a cluster is in the tables, and say what to look at if that takes long."""
+    reader, hint_at = TablesReader(tables), time.monotonic() + SECONDS_UNTIL_A_HINT
+    while not _partitions(reader):
+        parts.check()
+        if time.monotonic() > hint_at:
+            hint_at = float("inf")
+            warn("no report of the cluster is in the tables yet: the lines above say why, or isrwatch doctor does")
+        time.sleep(SECONDS_BETWEEN_CHECKS)
+
+
+def _partitions(reader: TablesReader) -> bool:
+    """Return whether the tables have a cluster with its brokers."""
+    try:
+        snapshot = reader.refresh()
+    except IsrwatchError:  # there are no tables yet
+        return False
+    return any(cluster.known_brokers() for cluster in snapshot.clusters.values())
+
+
+def print_next_steps(settings: Settings, tables: Place) -> None:
+    """Print where the pages are, where the tables are, and what to do next."""
+    console, url = Terminal(stderr=True), page_url(settings)
+    command = "isrwatch" if shutil.which("isrwatch") else "python -m streaming.commands"
+    console.print(Text.assemble("\npages  ", (url, "bold"), f"\ntables {tables}\n"), soft_wrap=True)
+    for purpose, line in {
+        "what is wrong, what each broker holds, what may be stopped": f"{command} state --server {url}",
+        "alerts and boards; let Prometheus scrape " + url + "metrics": f"{command} dashboards render --help",
+    }.items():
+        console.print(Text.assemble(f"  {line}", (f"   # {purpose}", "dim")), soft_wrap=True)
+    console.print()
+
+
+def page_url(settings: Settings) -> str:
+    """Return the address of the first page, for a browser of this machine unless ``export.url`` names another one."""
+    if settings.export.url:
+        return settings.export.url.rstrip("/") + "/"
+    host, _, port = settings.export.listen.split(",")[0].strip().rpartition(":")
+    shown = "127.0.0.1" if host in {"", "0.0.0.0", "[::]"} else host  # noqa: S104 - an address that is shown
+    return f"{'https' if settings.export.web_config_file else 'http'}://{shown}:{port}/"
+
+
+def pass_on(line: str) -> None:
+    """Print a line of a part as it is; on a terminal not the rows of batches, which are for programs."""
+    console = Terminal(stderr=True)
+    if not (console.is_terminal and BATCH_ROW in line):
+        console.row(line)
+
+
+def say(line: str) -> None:
+    """Print a line on stderr."""
+    print_wrapped(Terminal(stderr=True), Text.assemble(("isrwatch run: ", "dim"), line))
+
+
+def warn(line: str) -> None:
+    """Print a problem on stderr."""
+    print_wrapped(Terminal(stderr=True), Text.assemble(("isrwatch run: ", "dim"), (line, "red")))

@@ -1,0 +1,126 @@
+"""``isrwatch run``: options reach every part, it says what it reads, and one command monitors a real cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from exporters.running.command import overrides, page_url
+from streaming.cluster_settings import each_cluster
+from streaming.settings import ExportSettings, Settings
+from tests.plugins.local_http import free_port
+from tests.plugins.sandbox import MakeSandbox
+
+PATIENCE = 240.0
+
+
+def run(*options: str, folder: Path, output: Path) -> subprocess.Popen[bytes]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ISRWATCH_")}
+    root = Path(__file__).parents[3]
+    with output.open("wb") as stream:
+        return subprocess.Popen(
+            [sys.executable, "-m", "streaming.commands", "run", *options],
+            cwd=folder, stdout=stream, stderr=subprocess.STDOUT, env={**environment, "PYTHONPATH": str(root)},
+        )  # fmt: skip
+
+
+def test_options_are_what_a_configuration_says_to_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    properties = tmp_path / "client.properties"
+    properties.write_text("security.protocol=PLAINTEXT\n")
+    given = overrides(None, "b:9092", Path("client.properties"), "kept", "127.0.0.1:1")
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    (settings,) = each_cluster(None)
+    assert (settings.cluster.bootstrap_servers, settings.cluster.client_file) == ("b:9092", str(properties))
+    assert (settings.bus.directory, settings.tables.directory) == (f"{tmp_path}/kept/bus", f"{tmp_path}/kept/tables")
+    assert (settings.job.checkpoint, settings.export.listen) == (f"{tmp_path}/kept/checkpoint", "127.0.0.1:1")
+
+
+def test_a_url_of_data_is_that_of_the_tables_alone() -> None:
+    assert overrides(None, None, None, "s3://b/t", None) == {"ISRWATCH_TABLES__DIRECTORY": "s3://b/t"}
+
+
+@pytest.mark.parametrize(
+    ("export", "url"),
+    [
+        (ExportSettings(), "http://127.0.0.1:9308/"),
+        (ExportSettings(listen=":9308"), "http://127.0.0.1:9308/"),
+        (ExportSettings(listen="[::]:9308, 127.0.0.1:1"), "http://127.0.0.1:9308/"),
+        (ExportSettings(listen="[::1]:9308", web_config_file="w"), "https://[::1]:9308/"),
+        (ExportSettings(url="https://isrwatch.example/x"), "https://isrwatch.example/x/"),
+    ],
+)
+def test_the_address_of_the_pages_is_one_that_a_browser_here_can_open(export: ExportSettings, url: str) -> None:
+    assert page_url(Settings(export=export)) == url
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ([], r"which cluster\? Name a broker of it: isrwatch run --bootstrap-servers broker-1:9092"),
+        (["--command-config", "absent"], "cannot read the client properties .*absent: No such file or directory"),
+        (["--bootstrap-servers", "b:1", "--data", "ftp://x/y"], r"tables.directory \(--tables\) begins with ftp:/"),
+    ],
+)
+def test_what_cannot_work_is_one_sentence_before_anything_starts(
+    tmp_path: Path, options: list[str], sentence: str
+) -> None:
+    process = run(*options, folder=tmp_path, output=tmp_path / "output")
+    assert process.wait(60) == 2
+    assert re.search(sentence, (tmp_path / "output").read_text())
+    assert [path.name for path in tmp_path.iterdir()] == ["output"]
+
+
+@pytest.mark.long
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_one_command_monitors_a_real_cluster_and_keeps_running(kafka_cluster: MakeSandbox, tmp_path: Path) -> None:
+    port, output = free_port(), tmp_path / "output"
+    sandbox = kafka_cluster(brokers=3)
+    properties = tmp_path / "client.properties"
+    properties.write_text("security.protocol=PLAINTEXT\nrequest.timeout.ms=10000\n")
+    options = ("--bootstrap-servers", sandbox.bootstrap_servers, "--command-config", "client.properties")
+    variables = {"ISRWATCH_JOB__LISTEN": f"127.0.0.1:{free_port()}", "ISRWATCH_COLLECT__LISTEN": ""}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        process = run(*options, "--data", "d", "--listen", f"127.0.0.1:{port}", folder=tmp_path, output=output)
+
+    def until(text: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while text not in output.read_text():
+            assert process.poll() is None, output.read_text()
+            assert time.monotonic() < deadline, output.read_text()
+            time.sleep(0.3)
+
+    try:
+        until("what is wrong, what each broker holds")
+        assert "every change is recorded with its cause" in output.read_text()
+        scraped = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
+        assert re.search(r"^kafka_replication_cluster_brokers\{.*\} 3", scraped, re.MULTILINE), scraped
+        (job,) = (
+            int(path.parent.name)
+            for path in Path("/proc").glob("[0-9]*/cmdline")
+            if f"exporters.running.attached\0{process.pid}\0job\0" in path.read_text(errors="replace")
+        )
+        os.kill(job, signal.SIGKILL)
+        until("isrwatch job was ended by signal 9; it starts again in 1 s, and nothing is lost")
+        began = output.read_text().count("isrwatch job: running")
+        deadline = time.monotonic() + PATIENCE
+        while output.read_text().count("isrwatch job: running") == began:
+            assert time.monotonic() < deadline, output.read_text()
+            time.sleep(0.3)
+    finally:
+        process.terminate()
+        code = process.wait(120)
+    assert code == 0
+    assert output.read_text().rstrip().endswith("isrwatch run: stopped; the next start continues here")

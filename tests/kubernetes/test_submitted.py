@@ -1,0 +1,105 @@
+"""``spark-submit --master k8s://`` as the page has it: in client mode and in cluster mode, to equal tables."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.sandbox import Sandbox
+from tests.kubernetes.control_plane import Api
+from tests.kubernetes.installation import Installation, commands
+from tests.kubernetes.kubelet import Kubelet
+from tests.plugins.kafka_bus import bus_settings
+from tests.plugins.sandbox import MakeSandbox
+from tests.stores.s3 import versitygw
+from tests.stores.store import Store
+
+pytest_plugins = ("tests.plugins.package",)
+pytestmark = [pytest.mark.kubernetes, pytest.mark.kafka, pytest.mark.spark, pytest.mark.store, pytest.mark.long]
+
+
+CLIENT, CLUSTER = commands("Submit from a machine")
+
+
+@pytest.fixture(scope="module")
+def outside(
+    kafka_module_cluster: MakeSandbox, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Sandbox, Store]]:
+    """Run what is not in Kubernetes: a bus and a store."""
+    with versitygw(tmp_path_factory.mktemp("store")) as store:
+        yield kafka_module_cluster(brokers=1), store
+
+
+@pytest.fixture
+def installation(
+    request: pytest.FixtureRequest, tmp_path: Path, kubernetes: Api, kubelet: Kubelet, outside: tuple[Sandbox, Store]
+) -> Iterator[Installation]:
+    """Give a namespace with what the page makes before a job is submitted; the checkout is this one, not a clone."""
+    sandbox, store = outside
+    made = Installation(
+        tmp_path / request.node.originalname[:24], kubernetes, kubelet, bus_settings(sandbox.bootstrap_servers), store
+    )
+    try:
+        made.prepare("access.yaml")
+        yield made
+    finally:
+        made.close()
+
+
+def deleted(installation: Installation, name: str) -> None:
+    """Delete a pod, and wait until the changes go on."""
+    installation.run(f"kubectl delete pod {name} --grace-period 1")
+    installation.continues(f"{name} was deleted")
+
+
+@pytest.mark.timeout(1800)
+def test_in_client_mode_executors_are_pods_and_one_that_is_deleted_changes_no_table(installation: Installation) -> None:
+    installation.simulate(0)
+    job = installation.start(CLIENT)
+    try:
+        installation.eventually(lambda: installation.count() > 100, "the executors fold", job)
+        assert len(installation.executors()) == 2
+        deleted(installation, installation.executors()[0].name)
+        installation.eventually(lambda: len(installation.executors()) == 2, "Spark makes another one", job)
+        installation.becomes_equal()
+        job.process.send_signal(signal.SIGTERM)
+        assert job.process.wait(120) == 0, job.text()[-3000:]
+        installation.eventually(lambda: not installation.executors(), "no executor is left")
+    finally:
+        job.kill()
+
+
+@pytest.mark.timeout(1800)
+def test_in_cluster_mode_the_driver_is_a_pod_that_ends_as_it_is_told(installation: Installation) -> None:
+    installation.simulate(0)
+    installation.run(CLUSTER)
+    installation.eventually(lambda: installation.count() > 100, "the driver in its pod, and its executors, fold")
+    (driver,) = installation.pods(**{"spark-role": "driver"})
+    assert len(installation.executors()) == 2
+    deleted(installation, installation.executors()[0].name)
+    installation.becomes_equal()
+    assert driver.container is not None
+    driver.container.signal(signal.SIGTERM)
+    installation.eventually(lambda: phase(installation, driver.name) == "Succeeded", "it ends cleanly")
+
+
+@pytest.mark.timeout(900)
+def test_a_wrong_configuration_fails_the_pod_of_the_driver_with_exit_code_2(installation: Installation) -> None:
+    installation.run("kubectl delete configmap isrwatch")
+    installation.configuration.write_text("[job]\nchekpoint = 1\n")
+    installation.run("kubectl create configmap isrwatch --from-file isrwatch.toml")
+    installation.run(CLUSTER)
+    installation.eventually(lambda: installation.pods(**{"spark-role": "driver"}), "the pod of the driver is there")
+    (driver,) = installation.pods(**{"spark-role": "driver"})
+    installation.eventually(lambda: phase(installation, driver.name) == "Failed", "it has failed")
+    assert driver.container is not None
+    assert driver.container.ended == 2
+    assert "chekpoint" in installation.kubelet.log(driver.name)
+
+
+def phase(installation: Installation, name: str) -> str:
+    path = f"/api/v1/namespaces/isrwatch/pods/{name}"
+    return str(installation.api.call("GET", path)["status"]["phase"])

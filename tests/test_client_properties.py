@@ -1,0 +1,145 @@
+"""Properties files of Kafka's own tools, as the properties that isrwatch connects with."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+from cryptography.x509.oid import NameOID
+
+from streaming.client_properties import client_properties
+from streaming.errors import ConfigurationError
+from streaming.secret_values import with_secrets
+from streaming.settings import ClusterSettings, Settings
+from streaming.sources.protocol.security import from_client
+
+
+def of(folder: Path, text: str) -> dict[str, str]:
+    path = folder / "client.properties"
+    path.write_text(text)
+    return client_properties(path)
+
+
+def certificate(name: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key, begin = ec.generate_private_key(ec.SECP256R1()), dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    made = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(begin).not_valid_after(begin + dt.timedelta(days=9_000))
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    return key, made.sign(key, hashes.SHA256())
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Path:
+    """Give a folder with a truststore and a keystore, of the password "changeit"."""
+    key, own = certificate("isrwatch")
+    _, authority = certificate("authority")
+    locked = BestAvailableEncryption(b"changeit")
+    trusted = pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(authority, b"ca")], locked)
+    (tmp_path / "trust.p12").write_bytes(trusted)
+    (tmp_path / "own.jks").write_bytes(pkcs12.serialize_key_and_certificates(b"own", key, own, None, locked))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="s \\\\"x\\\\";";',
+        "org.apache.kafka.common.security.scram.ScramLoginModule required \\\n  username=ann password='s \"x\";';",
+    ],
+)
+def test_the_login_of_java_is_that_of_librdkafka(tmp_path: Path, login: str) -> None:
+    text = f"# ours\nsecurity.protocol: SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={login}\n"
+    found = of(tmp_path, text)
+    security = from_client(found)
+    assert (security.username, security.password, security.mechanism) == ("ann", 's "x";', "SCRAM-SHA-512")
+
+
+def test_names_of_librdkafka_stay(tmp_path: Path) -> None:
+    text = "security.protocol=SASL_SSL\nsasl.mechanisms=PLAIN\nsasl.username=ann\nsasl.password=x=y\nclient.id=a\n"
+    assert of(tmp_path, text) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": "ann",
+        "sasl.password": "x=y",
+        "client.id": "a",
+    }
+
+
+def test_a_truststore_and_a_keystore_are_taken_as_they_are(stores: Path) -> None:
+    text = (
+        f"security.protocol=SSL\nssl.truststore.location={stores}/trust.p12\nssl.truststore.password=changeit\n"
+        f"ssl.keystore.location={stores}/own.jks\nssl.keystore.password=changeit\nssl.key.password=changeit\n"
+        "ssl.endpoint.identification.algorithm=\nssl.enabled.protocols=TLSv1.3\nbootstrap.servers=a:1\n"
+    )
+    found = of(stores, text)
+    assert found["ssl.endpoint.identification.algorithm"] == "none"
+    assert {name for name in found if name.endswith(".pem")} == {"ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem"}
+    assert not [name for name in found if "store" in name or name.startswith("bootstrap")]
+    tls = from_client(found).tls
+    assert tls is not None
+    context = tls.context()
+    assert [dict(pair[0] for pair in each["subject"])["commonName"] for each in context.get_ca_certs()] == ["authority"]
+
+
+def test_pem_files_and_pem_in_the_file_are_taken(tmp_path: Path) -> None:
+    text = "ssl.truststore.type=PEM\nssl.truststore.location=/etc/ca\nssl.keystore.type=PEM\nssl.keystore.location=/k\n"
+    assert of(tmp_path, text) == {
+        "ssl.ca.location": "/etc/ca", "ssl.certificate.location": "/k", "ssl.key.location": "/k",
+    }  # fmt: skip
+    assert of(tmp_path, "ssl.truststore.certificates=-----BEGIN \\\n  CERT\n") == {"ssl.ca.pem": "-----BEGIN CERT"}
+
+
+def test_tokens_of_an_openid_connect_provider_are_asked_for(tmp_path: Path) -> None:
+    found = of(
+        tmp_path,
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        "sasl.login.callback.handler.class=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler\n"
+        "sasl.oauthbearer.token.endpoint.url=https://login.example/token\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'clientId="isrwatch" clientSecret="s" scope="kafka";\n',
+    )
+    assert found["sasl.oauthbearer.method"] == "oidc"
+    assert from_client(found).tokens is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;", "Krb5LoginModule, which only Java"),
+        (
+            "sasl.client.callback.handler.class=software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+            "sasl.client.callback.handler.class, a class that only Java can run",
+        ),
+        ("ssl.truststore.location=/nowhere", "ssl.truststore.location /nowhere cannot be read: No such file"),
+        (
+            "ssl.truststore.location={0}/old.jks",
+            "a store of the old format JKS: convert it, by keytool -importkeystore",
+        ),
+        ("ssl.truststore.location={0}/trust.p12\nssl.truststore.password=no", "ssl.truststore.password is not its"),
+        ("ssl.keystore.location={0}/trust.p12\nssl.keystore.password=changeit", "has no key with a certificate"),
+        ("a=\\u12", "is no properties file in UTF-8"),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_with_the_way_to_put_it_right(stores: Path, text: str, sentence: str) -> None:
+    (stores / "old.jks").write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
+    with pytest.raises(ConfigurationError, match=sentence) as refused:
+        of(stores, text.replace("{0}", str(stores)))
+    assert "changeit" not in str(refused.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot read the client properties .*absent: No such file"):
+        client_properties(tmp_path / "absent")
+
+
+def test_keys_of_the_table_win_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("sasl.username=file\nsasl.password=x\n")
+    settings = Settings(cluster=ClusterSettings(client_file=str(path), client={"sasl.username": "table"}))
+    assert with_secrets(settings, {}).cluster.client == {"sasl.username": "table", "sasl.password": "x"}
