@@ -40,7 +40,7 @@ class Losses:
         node = next(node for node in self._cluster.nodes if not node.runs(self._cluster.masters()))
         node.lose()
         at = time.monotonic()
-        node.start(self._cluster.conf)
+        node.server.start()
         return at
 
     def the_driver(self) -> float:
