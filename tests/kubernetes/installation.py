@@ -108,7 +108,7 @@ class Installation:
 
     def start(self, command: str) -> Program:
         """Start a command that does not end by itself."""
-        words = ["bash", "-c", f"exec {replaced(command, self.words)}"]
+        words = ["bash", "-c", f"exec env {replaced(command, self.words)}"]
         return Program("submitted", words, self.folder / "submitted.log", self.environment(), self.folder)
 
     def logs(self) -> str:

@@ -65,8 +65,8 @@ def test_in_client_mode_executors_are_pods_and_one_that_is_deleted_changes_no_ta
         deleted(installation, installation.executors()[0].name)
         installation.eventually(lambda: len(installation.executors()) == 2, "Spark makes another one", job)
         installation.becomes_equal()
-        job.process.send_signal(signal.SIGTERM)
-        assert job.process.wait(120) == 0, job.text()[-3000:]
+        job.stop_group()  # as a closed terminal does
+        assert "everything applied is in the tables" in job.text(), job.text()[-3000:]
         installation.eventually(lambda: not installation.executors(), "no executor is left")
     finally:
         job.kill()
