@@ -77,6 +77,9 @@ class JobBus(Protocol):
     def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:
         """Return the end of a log, and the number of bytes after the last applied record."""
 
+    def unread(self, channel: Channel) -> int:
+        """Return how many records wait in a topic of which none was read since the start; 0 for a directory."""
+
     def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
         """Delete the applied part of a log."""
 
