@@ -1,1 +1,1 @@
-"""Reads the Delta tables and serves them to Prometheus and to people. No Spark and no Java."""
+"""Exporters of isrwatch: they serve the Delta tables to Prometheus and to people. No Spark and no Java."""

@@ -1,4 +1,4 @@
-"""Observations in, Delta tables out.
+"""The pipeline of isrwatch: observations in, Delta tables out.
 
 real cluster ── sources ─┐
 ├─► observations ─► bus ─► jobs ─► Delta tables ─► exporters

@@ -157,7 +157,7 @@ def test_the_wheel_holds_our_packages_and_their_configuration_and_nothing_else(t
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == set(PACKAGES)
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {*PACKAGES, "isrwatch.py"}
     shipped = {"streaming/conf/isrwatch.toml", "streaming/conf/jars.lock", *(f"{room}/py.typed" for room in PACKAGES)}
     assert shipped - set(names) == set()
     modules = {str(path.relative_to(ROOT)) for path in sources(*PACKAGES)}

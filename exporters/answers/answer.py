@@ -19,6 +19,8 @@ from streaming.name_patterns import is_exclusion, patterns_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from exporters.read_model.times import Clock
+
 Row = dict[str, Any]
 VERSION_HEADER: Final = "Isrwatch-Version"
 """The header of every response of an exporter's API: which program answered."""
@@ -178,3 +180,17 @@ def refuse_unknown(given: Iterable[str] | None, existing: Iterable[str], what: s
         if not is_exclusion(pattern) and not any(map(patterns_of(pattern), names)):
             listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
             raise UnknownName(f"unknown {what} {pattern}; known: {listed or 'none'}")
+
+
+def read_time(name: str, given: Mapping[str, tuple[str, ...]], clock: Clock) -> int | None:
+    """Return the time that a filter has, UTC microseconds; None if it is not given.
+
+    Raises:
+        ConfigurationError: it is none; the sentence names the filter.
+    """
+    if not given.get(name):
+        return None
+    try:
+        return clock.read(given[name][-1])
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{name} is {given[name][-1]!r}: {error}") from None

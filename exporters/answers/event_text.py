@@ -102,7 +102,7 @@ def why(event: EventRow) -> str:
 
 def causes_explained(causes: Iterable[str | None]) -> dict[str, str]:
     """Return what the causes mean, each once and in their order; of one that a newer job wrote nothing is known."""
-    return {each: CAUSES_EXPLAINED[each] for each in causes if each in CAUSES_EXPLAINED}
+    return {each: CAUSES_EXPLAINED[each] for each in causes if each is not None and each in CAUSES_EXPLAINED}
 
 
 def style_of(event: str) -> str:

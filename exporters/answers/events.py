@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from exporters.answers.answer import Answer, AsOf, Row, Sentence, Tone
+from exporters.answers.answer import Answer, AsOf, Row, Sentence, Tone, read_time
 from exporters.read_model.event_filter import EventFilter, EventKey, key_of
 from exporters.read_model.incident_archive import read_names
 from exporters.read_model.past import Past
@@ -21,7 +21,7 @@ from streaming.errors import ConfigurationError
 from streaming.name_patterns import is_exclusion, patterns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from exporters.answers.answer import Question
     from exporters.answers.subject import Tables
@@ -41,6 +41,10 @@ FILTERS: Final[Mapping[str, str]] = {
     "after": "Only those that were committed after this version of partition_changes; all of them.",
 }
 """Every filter with its help."""
+VALUES: Final[Mapping[str, tuple[str, ...]]] = {"cause": tuple(Cause), "event": tuple(EventKind)}
+"""Filters with a closed set of values."""
+NUMBERS: Final = frozenset({"partition", "broker", "limit", "after"})
+"""Filters whose values are whole numbers."""
 LIMIT: Final = 100
 LARGEST_LIMIT: Final = 10_000
 _FARTHEST: Final = 10_000
@@ -142,10 +146,10 @@ def selection_of(question: Question, clock: Clock) -> EventFilter:
         topics=given.get("topic", ()),
         partitions=tuple(_wholes("partition", given)),
         brokers=tuple(_wholes("broker", given)),
-        causes=_one_of("cause", Cause, given),
-        events=_one_of("event", EventKind, given),
-        since=_moment("since", given, clock),
-        until=_moment("until", given, clock),
+        causes=_one_of("cause", given),
+        events=_one_of("event", given),
+        since=read_time("since", given, clock),
+        until=read_time("until", given, clock),
         before=_key(given["before"][-1]) if given.get("before") else None,
     )
 
@@ -164,10 +168,6 @@ def _key(text: str) -> EventKey:
     return _whole("before", at), -1 if offset == "-1" else _whole("before", offset), event_id
 
 
-def _moment(name: str, given: Mapping[str, tuple[str, ...]], clock: Clock) -> int | None:
-    return clock.read(given[name][-1]) if given.get(name) else None
-
-
 def _wholes(name: str, given: Mapping[str, tuple[str, ...]]) -> Iterator[int]:
     return (_whole(name, text) for text in given.get(name, ()))
 
@@ -178,9 +178,8 @@ def _whole(name: str, text: str) -> int:
     return int(text)
 
 
-def _one_of(name: str, allowed_values: Iterable[str], given: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    allowed = [*allowed_values]
+def _one_of(name: str, given: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     for text in given.get(name, ()):
-        if text not in allowed:
-            raise ConfigurationError(f"{name} is {text!r}; use one of {', '.join(allowed)}")
+        if text not in VALUES[name]:
+            raise ConfigurationError(f"{name} is {text!r}; use one of {', '.join(VALUES[name])}")
     return given.get(name, ())

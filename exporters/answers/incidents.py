@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.answers import links
-from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Row, Sentence, refuse_unknown
+from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Row, Sentence, read_time, refuse_unknown
 from exporters.answers.event_groups import by_moment
 from exporters.answers.event_text import as_event, causes_explained
 from exporters.read_model.events import INCIDENT_COLUMNS
@@ -37,6 +37,8 @@ FILTERS: Final[Mapping[str, str]] = {
     "until": "Only those that began at this time or before.",
 }
 """Every filter with its help."""
+VALUES: Final[Mapping[str, tuple[str, ...]]] = {"class": tuple(IncidentClass)}
+"""Filters with a closed set of values."""
 MOST_EVENTS: Final = 10_000
 MOST_MOMENTS: Final = 200
 _LAST_OBSERVED: Final = (
@@ -63,7 +65,7 @@ def answer(tables: Tables, question: Question) -> Answer:
     names_there = {name for row in every for name in (row["cluster"], row["cluster_id"])}
     names_there |= {name for each in freshness for name in (each.name, each.id)} | {*names, *names.values()}
     refuse_unknown(question.clusters, names_there, "cluster")
-    since, until = (clock.read(given[name][-1]) if given.get(name) else None for name in ("since", "until"))
+    since, until = (read_time(name, given, clock) for name in ("since", "until"))
     as_of = None if question.at is None else AsOf(clock.read(question.at))
     if as_of is not None:
         rows = archive.open_at(as_of.moment, question.clusters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exporters.answers import events, incidents
@@ -36,6 +37,8 @@ class Answering(NamedTuple):
         answer: answers from tables.
         has_history: whether it can be asked about the past.
         has_healthy: whether it leaves out what is well, or over, unless everything is asked for.
+        values: every value that a filter can have, where these are few.
+        numbers: filters whose values are whole numbers.
     """
 
     help: str
@@ -43,6 +46,8 @@ class Answering(NamedTuple):
     answer: Callable[[Tables, Question], Answer]
     has_history: bool = True
     has_healthy: bool = True
+    values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    numbers: frozenset[str] = frozenset()
 
 
 def _of_subject(subject: ClusterSubject) -> Answering:
@@ -52,7 +57,9 @@ def _of_subject(subject: ClusterSubject) -> Answering:
 
 ANSWERS: Final[Mapping[str, Answering]] = {
     **{name: _of_subject(subject) for name, subject in SUBJECTS.items()},
-    events.NAME: Answering(events.HELP, events.FILTERS, events.answer, has_healthy=False),
-    incidents.NAME: Answering(incidents.HELP, incidents.FILTERS, incidents.answer),
+    events.NAME: Answering(
+        events.HELP, events.FILTERS, events.answer, has_healthy=False, values=events.VALUES, numbers=events.NUMBERS
+    ),
+    incidents.NAME: Answering(incidents.HELP, incidents.FILTERS, incidents.answer, values=incidents.VALUES),
 }
 """Everything that can be asked, by name."""

@@ -83,7 +83,7 @@ def print_summary(console: Terminal, progress: DemoProgress, tables: Path, page_
         "what each broker holds, and whether it may stop": f"brokers --tables {tables}",
         f"serve the pages again at {page_url}": f"export --tables {tables}{listen}",
         "choose another scenario": "demo --help",
-        "monitor your own cluster": "collect --help",
+        "monitor your own cluster": "run --help",
     }.items():
         console.print(Text.assemble(f"  {command} {arguments}", (f"   # {purpose}", "dim")), soft_wrap=True)
 

@@ -22,6 +22,8 @@ from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_CHANGES, PAST_STATES
 from streaming.delta.changes.bases import bases_of, read_base
 from streaming.delta.changes.history import EXPIRED_VERSION
+from streaming.delta.log.cluster_files import of_clusters
+from streaming.delta.log.copies import ColumnBounds, FileCopies
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.queries import ALL, last_of_each, numbered, query, quoted, where_in
 from streaming.delta.log.table_log import BEFORE_FIRST
@@ -43,6 +45,8 @@ _AHEAD: Final = 3_600_000_000
 """Microseconds before and after a moment that its changes are read for: who walks through the past asks for them."""
 BYTES_KEPT: Final = 96 << 20
 """Bytes of the changes after a base that stay in memory: more are read again for each moment."""
+FOLLOWED: Final = 4
+"""Choices of clusters that were asked for last, whose changes stay in memory."""
 _MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 _KEY: Final = ["subject", "cluster_id", "topic_id", "partition", "broker"]
 _READ: Final = (
@@ -92,6 +96,19 @@ class _Following(NamedTuple):
     newest: pa.Table
     rows: pa.Table
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its changes."""
+        return int(self.rows.nbytes + self.newest.nbytes)
+
+    def of(self, clusters: Clusters) -> _Following:
+        """Return the same of some of its clusters."""
+        if clusters == self.clusters or clusters is None:
+            return self
+        chosen = {key: each for key, each in self.snapshot.clusters.items() if key in clusters}
+        snapshot, rows = replace(self.snapshot, clusters=chosen), of_clusters(self.rows, clusters)
+        return self._replace(clusters=clusters, snapshot=snapshot, rows=rows)
+
     def after(self, rows: pa.Table) -> pa.Table:
         """Return the rows that its state does not replace: what was committed later may have occurred before."""
         if not self.newest.num_rows or not rows.num_rows:
@@ -115,9 +132,10 @@ class BaseSnapshots:
     def __init__(self, tables: Place) -> None:
         """Read nothing yet; the folder of the tables need not exist."""
         self._tables = tables
-        self._bases = KeptTable(tables, PAST_STATES)
+        self.bases = KeptTable(tables, PAST_STATES)
         self._begins: OrderedDict[tuple[Base, Clusters], _Begin] = OrderedDict()
-        self._following: _Following | None = None
+        self._following: OrderedDict[Clusters, _Following] = OrderedDict()
+        self.copies = FileCopies(tables / PARTITION_CHANGES.name)
         self._damaged: set[str] = set()
 
     def at(self, changes: DeltaTable, at: int, clusters: Collection[str] | None) -> tuple[SnapshotDraft, int]:
@@ -160,7 +178,7 @@ class BaseSnapshots:
     def _candidates(self, newest_version: int, at: int) -> Iterator[Base]:
         """Yield the bases that had wholly occurred by a moment, newest first."""
         try:
-            opened = self._bases.opened()
+            opened = self.bases.opened()
             bases = [] if opened is None else bases_of(opened)
         except IsrwatchError:
             return
@@ -188,25 +206,53 @@ class BaseSnapshots:
 
     def _followed(self, changes: DeltaTable, begin: _Begin, at: int, clusters: Clusters) -> _Following:
         """Return a state before a moment, and the changes after that, in any order."""
-        held, version, table_id = self._following, int(changes.version()), changes.metadata().id
-        is_same = held is not None and (held.table_id, held.begin, held.clusters) == (table_id, begin.version, clusters)
-        if held is not None and is_same and held.since <= at <= held.until and held.table_version <= version:
-            held = held if held.table_version == version else _with_newer(held, changes, version)
-        else:
-            held = None
-        if held is None:
-            since, until = at - _BACK, at + _AHEAD
-            rows = _changes(changes, begin.version, until, clusters)
-            had_occurred = pc.less_equal(rows["occurred_not_after"], pa.scalar(since, _OCCURRED))
-            early, late = rows.filter(had_occurred), rows.filter(pc.invert(had_occurred))
-            newest = newest_of_each(early)
-            snapshot = _applied(begin.snapshot, early, newest).finish(begin.version, since, 0)
-            upto = max(begin.version, pc.max(early["version"]).as_py() or BEFORE_FIRST)
-            keys = _without_nulls(newest.select([*_KEY, *_PLACE]))
-            held = _Following(table_id, version, begin.version, clusters, since, until, snapshot, upto, keys, late)
-            held = held._replace(rows=held.after(late))
-        self._following = held if held.rows.nbytes + held.newest.nbytes <= BYTES_KEPT else None
-        return held
+        version, table_id = int(changes.version()), changes.metadata().id
+        for key in dict.fromkeys((clusters, None)):
+            held = self._following.pop(key, None)
+            is_same = held is not None and (held.table_id, held.begin) == (table_id, begin.version)
+            if held is None or not is_same or not held.since <= at <= held.until or held.table_version > version:
+                continue
+            newer = held if held.table_version == version else self._with_newer(held, changes, version)
+            if newer is not None:
+                self._keep(newer)
+                return newer.of(clusters)
+        since, until = at - _BACK, at + _AHEAD
+        rows = self._changes(changes, begin.version, until, clusters)
+        had_occurred = pc.less_equal(rows["occurred_not_after"], pa.scalar(since, _OCCURRED))
+        early, late = rows.filter(had_occurred), rows.filter(pc.invert(had_occurred))
+        newest = newest_of_each(early)
+        snapshot = _applied(begin.snapshot, early, newest).finish(begin.version, since, 0)
+        upto = max(begin.version, pc.max(early["version"]).as_py() or BEFORE_FIRST)
+        keys = _without_nulls(newest.select([*_KEY, *_PLACE]))
+        made = _Following(table_id, version, begin.version, clusters, since, until, snapshot, upto, keys, late)
+        made = made._replace(rows=made.after(late))
+        self._keep(made)
+        return made
+
+    def _keep(self, held: _Following) -> None:
+        """Keep what was asked for last: of all clusters, and of one after the other."""
+        self._following[held.clusters] = held
+        while self._following and (
+            len(self._following) > FOLLOWED or sum(each.nbytes for each in self._following.values()) > BYTES_KEPT
+        ):
+            self._following.popitem(last=False)
+
+    def _with_newer(self, held: _Following, changes: DeltaTable, version: int) -> _Following | None:
+        """Return the same with the changes of later versions; None if some had occurred before its state."""
+        fresh = self._changes(changes, held.table_version, held.until, held.clusters)
+        if pc.any(pc.less_equal(fresh["occurred_not_after"], pa.scalar(held.since, _OCCURRED))).as_py():
+            return None
+        return held._replace(table_version=version, rows=pa.concat_tables([held.rows, fresh]))
+
+    def _changes(self, changes: DeltaTable, after: int, at: int, clusters: Clusters) -> pa.Table:
+        """Read the changes after a version that had occurred by a moment."""
+        near = {"version": ColumnBounds(lowest=after + 1), "occurred_not_after": ColumnBounds(highest=at)}
+        where = ALL if clusters is None else where_in(clusters)
+        return query(
+            self.copies.holding(changes, near),
+            f"SELECT {quoted(_READ)} FROM rows WHERE subject <> 'source' AND version > {after} "  # noqa: S608 - numbers
+            f"AND occurred_not_after <= {_MOMENT.format(at)} AND {where}",
+        ).cast(_TYPES)
 
 
 def _without_nulls(rows: pa.Table) -> pa.Table:
@@ -214,14 +260,6 @@ def _without_nulls(rows: pa.Table) -> pa.Table:
     filled = {"topic_id": "", "partition": -1, "broker": -1}
     columns = {name: rows[name] for name in rows.column_names}
     return pa.table(columns | {name: pc.fill_null(rows[name], value) for name, value in filled.items()})
-
-
-def _with_newer(held: _Following, changes: DeltaTable, version: int) -> _Following | None:
-    """Return the same with the changes of later versions; None if some had occurred before its state."""
-    fresh = _changes(changes, held.table_version, held.until, held.clusters)
-    if pc.any(pc.less_equal(fresh["occurred_not_after"], pa.scalar(held.since, _OCCURRED))).as_py():
-        return None
-    return held._replace(table_version=version, rows=pa.concat_tables([held.rows, fresh]))
 
 
 def _applied(snapshot: ReplicationSnapshot, rows: pa.Table, newest: pa.Table | None = None) -> SnapshotDraft:
@@ -244,8 +282,14 @@ def put_first(draft: SnapshotDraft, rows: pa.Table) -> None:
     is_deleted = pc.fill_null(pc.struct_field(rows["after"], "is_deleted"), fill_value=False)
     deleted = _partitions(rows.filter(pc.and_(is_partition, is_deleted)))
     live = numbered(rows, ["cluster_id", "topic_id", "partition"]).filter(pc.and_not(is_partition, is_deleted))
-    # A row has every value of a partition: they are copied once, in the order in which they stay.
-    put_stored(draft, _partitions(rows.take(live.sort_by(STORED_ORDER)["row"])), deleted)
+    put_stored(draft, _partitions(_taken(rows, live.sort_by(STORED_ORDER)["row"].combine_chunks())), deleted)
+
+
+def _taken(rows: pa.Table, places: pa.Array) -> pa.Table:
+    """Return rows in an order. A row has every value of a partition: they are copied once, and only if they must be."""
+    if len(places) and pc.all(pc.equal(pc.pairwise_diff(places), 1)).as_py() is not False:
+        return rows.slice(places[0].as_py(), len(places))
+    return rows.take(places)
 
 
 def _partitions(rows: pa.Table) -> pa.Table:
@@ -261,15 +305,6 @@ def _of_clusters(begin: _Begin, clusters: Clusters) -> _Begin:
         return begin
     chosen = {key: each for key, each in begin.snapshot.clusters.items() if key in clusters}
     return begin._replace(snapshot=replace(begin.snapshot, clusters=chosen))
-
-
-def _changes(changes: DeltaTable, after: int, at: int, clusters: Clusters) -> pa.Table:
-    where = ALL if clusters is None else where_in(clusters)
-    return query(
-        changes,
-        f"SELECT {quoted(_READ)} FROM rows WHERE subject <> 'source' AND version > {after} "  # noqa: S608 - numbers
-        f"AND occurred_not_after <= {_MOMENT.format(at)} AND {where}",
-    ).cast(_TYPES)
 
 
 def newest_of_each(rows: pa.Table) -> pa.Table:

@@ -44,5 +44,6 @@ def sentence_of(row: Mapping[str, Any]) -> IncidentSentence:
     more = rest.removeprefix("; ")
     for said in (row["next_step"], _RECOVERED):
         more = more.removeprefix(said or "").removeprefix("; ")
-    what, *numbers = _COUNTS.split(facts, maxsplit=1)
-    return IncidentSentence(what, *(numbers or ("",)), consequence if is_there else "", more)
+    counts = _COUNTS.search(facts)
+    what, numbers = (facts, "") if counts is None else (facts[: counts.start()], facts[counts.end() :])
+    return IncidentSentence(what, numbers, consequence if is_there else "", more)

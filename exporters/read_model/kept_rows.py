@@ -65,6 +65,13 @@ class KeptTable:
             self._rows = query(table, f"SELECT {self._selected} FROM rows")  # noqa: S608 - our own columns
         return self._rows
 
+    def read(self) -> None:
+        """Open the table, and read its rows, if some are selected."""
+        if self._selected:
+            self.rows()
+        else:
+            self.opened()
+
     @property
     def version(self) -> int:
         """The version that was opened last."""

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -46,11 +48,13 @@ from streaming.contracts.tables import (
 )
 from streaming.delta.changes.history import EXPIRED
 from streaming.delta.log.cluster_files import of_clusters
+from streaming.delta.log.copies import ColumnBounds, FileCopies
 from streaming.delta.log.queries import ALL, columns_of, open_ours, query, quoted, select, where_in
 from streaming.delta.log.storage import open_table
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.state import as_of_version
-from streaming.errors import ConfigurationError, TableUnreadable
+from streaming.delta.store.place import Url
+from streaming.errors import ConfigurationError, IsrwatchError, TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -133,6 +137,10 @@ class Past:
         self._sampled = KeptTable(tables, SAMPLED_CONDITIONS, quoted(SampledSpell._fields))
         self._incidents = KeptTable(tables, INCIDENTS, quoted(INCIDENT_COLUMNS))
 
+        self._kept = [self._changes, self._conditions, self._sampled, self._incidents, self._states.bases]
+        if present is None:
+            self._kept.append(self._clusters)
+
     def range(self, clusters: Collection[str] | None = None) -> tuple[int, int] | None:
         """Return the oldest and the newest moment that can be shown of some clusters or of all; None before any.
 
@@ -168,13 +176,14 @@ class Past:
             TableUnreadable: a table cannot be read.
         """
         with self._lock:
+            self._look()
             table = self._opened()
             shown, newest = self._range(table, clusters, at)
             self._check(at, shown)
             if shown is not None and at > shown[1] - _JUST_NOW:
                 table = self._opened(is_urgent=True)
             draft, version = self._states.at(table, at, clusters)
-            blind = _blind_since(table, at, [each for each, until in newest.items() if until > at])
+            blind = _blind_since(self._states.copies, table, at, [each for each, until in newest.items() if until > at])
             for cluster in draft.every_cluster():
                 until = newest.get(cluster.cluster_id, cluster.watermark)
                 if until:
@@ -196,7 +205,9 @@ class Past:
         with self._lock:
             table = self._opened()
             shown, _ = self._range(table, (cluster_id,), at)
-            return shown is not None and at <= shown[1] and not _blind_since(table, at, (cluster_id,))
+            return (
+                shown is not None and at <= shown[1] and not _blind_since(self._states.copies, table, at, (cluster_id,))
+            )
 
     def previous(self, at: int, of: ChangeScope = EVERYTHING) -> int | None:
         """Return the newest moment before another at which something that a page is about changed; None for none."""
@@ -222,12 +233,20 @@ class Past:
             if begin < end:
                 within = f"occurred_not_after > {_MOMENT.format(begin)} AND occurred_not_after <= {_MOMENT.format(end)}"
                 moment = f"{chosen}({_MICROS.format('occurred_not_after')}) AS moment"
-                rows = query(table, f"SELECT {moment} FROM rows WHERE {within} AND {of.where()}")  # noqa: S608 - ours
+                with self._lock:
+                    near = self._states.copies.holding(table, _bounds(begin + 1, end))
+                rows = query(near, f"SELECT {moment} FROM rows WHERE {within} AND {of.where()}")  # noqa: S608 - ours
                 if (micros := rows["moment"][0].as_py()) is not None:
                     return int(micros)
             if (end == newest) if chosen == "min" else (begin < oldest):
                 return None
         return None
+
+    def _look(self) -> None:
+        """Look at all tables of a store at once: each look is requests that wait for each other."""
+        if isinstance(self.tables, Url):
+            with ThreadPoolExecutor(len(self._kept)) as pool:
+                list(pool.map(_read_kept, self._kept))
 
     def _opened(self, *, is_urgent: bool = False) -> DeltaTable:
         table = self._changes.opened(is_urgent=is_urgent)
@@ -244,7 +263,10 @@ class Past:
         """
         reports = self._newest_reports(clusters)
         if not reports or (self._present is None and (at is None or at > max(reports.values()))):
-            reports |= _later_reports(table, self._clusters.opened(), _where(clusters))
+            clusters_table = self._clusters.opened()
+            after = BEFORE_FIRST if clusters_table is None else as_of_version(clusters_table)
+            near = self._states.copies.holding(table, {"version": ColumnBounds(lowest=after + 1)})
+            reports |= _later_reports(near, after, _where(clusters))
         if self._oldest is None or self._oldest[0] is not table:
             self._oldest = table, _oldest(table)
         first = self._oldest[1]
@@ -281,6 +303,11 @@ _JUST_NOW: Final = 60_000_000
 """Microseconds before the newest report within which changes may have been committed since the last look."""
 
 
+def _read_kept(table: KeptTable) -> None:
+    with suppress(IsrwatchError):  # it is raised where the table is needed
+        table.read()
+
+
 def _oldest(table: DeltaTable) -> int | None:
     """Return the oldest moment whose state the rows still give, by the statistics of their files."""
     files, column = pa.table(table.get_add_actions(flatten=True)), "min.occurred_not_after"
@@ -295,9 +322,8 @@ def _oldest(table: DeltaTable) -> int | None:
     return None if first is None else max(first, 0 if days is None else int(days) * _DAY)
 
 
-def _later_reports(table: DeltaTable, clusters: DeltaTable | None, where: str) -> dict[str, int]:
-    """Return until when sources have reported clusters in the changes that the state tables do not have yet."""
-    after = BEFORE_FIRST if clusters is None else as_of_version(clusters)
+def _later_reports(table: DeltaTable, after: int, where: str) -> dict[str, int]:
+    """Return until when sources have reported clusters in the changes after those that the state tables have."""
     rows = query(
         table,
         f"SELECT cluster_id, max({_MICROS.format('occurred_not_after')}) AS moment FROM rows "  # noqa: S608 - ours
@@ -306,7 +332,12 @@ def _later_reports(table: DeltaTable, clusters: DeltaTable | None, where: str) -
     return {row["cluster_id"]: row["moment"] for row in rows.to_pylist()}
 
 
-def _blind_since(table: DeltaTable, at: int, clusters: Collection[str]) -> dict[str, int]:
+def _bounds(since: int, until: int | None = None) -> dict[str, ColumnBounds]:
+    """Return bounds of what occurred from a moment to another."""
+    return {"occurred_not_after": ColumnBounds(since, until)}
+
+
+def _blind_since(copies: FileCopies, table: DeltaTable, at: int, clusters: Collection[str]) -> dict[str, int]:
     """Return since when each cluster that was not observed at a moment had not been.
 
     The first report after such a time names its begin; mostly there is a report soon after a moment, without one.
@@ -315,14 +346,14 @@ def _blind_since(table: DeltaTable, at: int, clusters: Collection[str]) -> dict[
     begin = f"min(CASE WHEN {since} < {moment} THEN {_MICROS.format(since)} END) AS begin"
     blind: dict[str, int] = {}
     waiting = {*clusters}
-    for until in (
-        f"occurred_not_after <= {_MOMENT.format(at + _SOON)} AND source_kind IN ({_KINDS})",
-        f"{since} IS NOT NULL",
+    for soon, until in (
+        (at + _SOON, f"occurred_not_after <= {_MOMENT.format(at + _SOON)} AND source_kind IN ({_KINDS})"),
+        (None, f"{since} IS NOT NULL"),
     ):
         if not waiting:
             break
         rows = query(
-            table,
+            copies.holding(table, _bounds(at + 1, soon)),
             f"SELECT cluster_id, {begin} FROM rows WHERE occurred_not_after > {moment} AND {until} "  # noqa: S608 - ours
             f"AND {where_in(waiting)} GROUP BY cluster_id",
         ).to_pylist()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_CHECKS: Final = 0.2
 SECONDS_UNTIL_A_HINT: Final = 90.0
+BATCH_ROW: Final = "batch at="
 READ: Final = frozenset({"metadata log", "samples", "broker metrics"})
 """Checks that are printed even if they are ok: they say what is read."""
 
@@ -181,8 +182,10 @@ def page_url(settings: Settings) -> str:
 
 
 def pass_on(line: str) -> None:
-    """Print a line of a part as it is."""
-    Terminal(stderr=True).row(line)
+    """Print a line of a part as it is; on a terminal not the rows of batches, which are for programs."""
+    console = Terminal(stderr=True)
+    if not (console.is_terminal and BATCH_ROW in line):
+        console.row(line)
 
 
 def say(line: str) -> None:

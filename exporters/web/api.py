@@ -45,7 +45,7 @@ from exporters.web.endpoint import PREFIX, Answer, Endpoint
 from exporters.web.history_resources import HISTORY_RESOURCES, INCIDENT, WORK_COLUMNS, tables_of
 from exporters.web.negotiation import AcceptedGzip
 from exporters.web.openapi import document_of
-from exporters.web.parameters import AT, RequestRefused, flag, moment_of, query_of, text
+from exporters.web.parameters import AT, LARGEST, Parameter, RequestRefused, flag, moment_of, query_of, text
 from exporters.web.resources import (
     BROKERS,
     CLUSTERS,
@@ -185,7 +185,7 @@ def _of_resource(resource: ApiResource) -> Endpoint:
 
 
 def _health(view: View, query: Query) -> Answer:
-    content = {**envelope(view), "now": view.now, **health_content(view, query)}
+    content = {**envelope(view), "now": tables_of(view).now, **health_content(view, query)}
     return (200 if content["status"] is HealthStatus.HEALTHY else 503), content
 
 
@@ -202,13 +202,13 @@ HEALTH: Final = Endpoint(
     name="health",
     summary="Health",
     help="Whether the clusters are healthy, with each reason why not and the age of what it rests on. Without fresh "
-    "data nothing is healthy, but unknown. 200 is healthy, so that a gate need not read the content; all else is 503.",
-    parameters=PARAMETERS,
+    "data nothing is healthy, but unknown. 200 is healthy, so that a gate need not read the content; all else is 503. "
+    "At a moment of the past it is judged by what has a history: not by sources, nor by samples without conditions.",
+    parameters=(*PARAMETERS, AT),
     answer=_health,
     response=_health_schema(),
     statuses={200: "Healthy.", 503: "Unhealthy or unknown; an error: the tables have not been read yet."},
     schemas={"ClusterHealth": row_schema(HEALTH_COLUMNS)},
-    no_history="health is of now, as a gate needs it; conditions have a history",
 )
 
 
@@ -296,7 +296,7 @@ _GONE: Final = "What was committed after the version is not there any more, or t
 
 def _of_answering(name: str, answering: Answering) -> Endpoint:
     rows = {"type": "array", "items": {"type": "object"}, "description": "column to value"}
-    filters = (text(each, help_text, is_repeatable=True) for each, help_text in answering.filters.items())
+    filters = (_filter_of(answering, each) for each in answering.filters)
     everything = (flag("all", "Include what is healthy, or over."),) if answering.has_healthy else ()
     cluster = text("cluster", "Name or id of a cluster, or a pattern.", is_repeatable=True)
     moment = (AT_OR_VERSION,) if answering.has_history else ()
@@ -313,6 +313,20 @@ def _of_answering(name: str, answering: Answering) -> Endpoint:
     )
 
 
+def _filter_of(answering: Answering, name: str) -> Parameter:
+    """Return a filter with the type of its values; a command and this path refuse a wrong one in the same words."""
+    help_text = answering.filters[name]
+    schema: Schema = {"type": "string"}
+    if name in answering.values:
+        schema = {"type": "string", "enum": [*answering.values[name]]}
+    elif name in answering.numbers:
+        schema = {"type": "integer", "minimum": 0, "maximum": LARGEST}
+    elif name in _TIMES:
+        schema = AT.schema
+    return Parameter(name=name, help=help_text, schema=schema, parse=str, is_repeatable=True)
+
+
+_TIMES: Final = frozenset({"since", "until"})
 AT_OR_VERSION: Final = text("at", f"{AT.help} A number alone is a version of partition_changes.")
 
 

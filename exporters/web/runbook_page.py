@@ -59,9 +59,9 @@ def section_page(book: Runbook, name: str, values: Mapping[str, str], installati
     html = partial(_html, names=names, values=values, more=installations.labels(cluster))
     setup, section = (for_platform(each, installations.platform(cluster)) for each in (book.setup, book.sections[name]))
     to_setup = f"<p>The blocks use names that you set once: <a href=#setup>{SETUP}</a>.</p>"
-    parts = (_about(values), to_setup, html(section), f"<h2 id=setup>{SETUP}</h2>{html(setup)}")
+    parts = [_about(values), to_setup, html(section), f"<h2 id=setup>{SETUP}</h2>{html(setup)}"]
     if "<mark>" in "".join(parts):
-        parts = (*parts, "<p>Marked names are left to you to fill in.</p>")
+        parts.append("<p>Marked names are left to you to fill in.</p>")
     return _document(name, links.runbook(name, {}), values, *parts)
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +36,7 @@ from exporters.read_model.refresher import Refresher
 from exporters.read_model.side_tables import REST_AFTER_ERROR
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.api import ApiRoutes, ApiSources, failed, refused
+from exporters.web.bodies import SharedBodies
 from exporters.web.negotiation import accepts_gzip, prefers_openmetrics
 from exporters.web.pages.page import PageSettings
 from exporters.web.pages.routes import PageRoutes
@@ -54,7 +54,7 @@ from streaming.web.server import serving as serving_http
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from starlette.requests import Request as HttpRequest
 
@@ -112,7 +112,7 @@ class Endpoints:
         self.api = ApiRoutes(refresher, clock, sources)
         self.pages = PageRoutes(refresher, clock, settings, self.problems, self.archive, self.api.tables)
         self._jmx_exposition = JmxExposition(stale_after_seconds, self._exposition.oldest, self._exposition.chosen)
-        self._bodies = ScrapeBodies(clock)
+        self._bodies = SharedBodies(clock)
         self.http = HttpCounts()  # replaced by those of the server
         self._without_drop_ins: tuple[str, ...] = ()
 
@@ -371,54 +371,3 @@ class ScrapePriority:
         if self._handlers:
             return any(self._counts.in_flight_by[each] > 0 for each in self._handlers)
         return self._counts.in_flight > 0 or now - self._counts.arrived_at < ARRIVAL_SECONDS
-
-
-# The bodies of responses to scrapes, each made once for all scrapers that ask in the same moment.
-
-
-SHARED_MICROS: Final = 100_000
-"""For how long a body is shared; ages in it are at most that much too small."""
-# A client may ask for any names: what was asked for longest ago is dropped.
-_MOST: Final = 16
-# Bytes above which a body is not held in memory: that of 100,000 partitions, not compressed, has 60 million.
-_LARGE: Final = 1 << 23
-
-
-@dataclass(slots=True)
-class _Body:
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    made_of: tuple[int, int] | None = None  # version and time: the snapshot itself would stay in memory
-    made_at: int = 0
-    content: bytes = b""
-
-
-class ScrapeBodies:
-    """Shares bodies. Safe to call from any thread; a request for one that is being made waits for it."""
-
-    def __init__(self, clock: Callable[[], int]) -> None:
-        """Share nothing yet; ``clock`` returns the time in UTC microseconds."""
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._bodies: dict[Hashable, _Body] = {}
-
-    def shared(self, asked: Hashable, snapshot: ReplicationSnapshot, make: Callable[[int], bytes]) -> bytes:
-        """Return a body.
-
-        Args:
-            asked: what is asked for.
-            snapshot: what it is made of.
-            make: makes it, at a time in UTC microseconds.
-        """
-        with self._lock:
-            body = self._bodies[asked] = self._bodies.pop(asked, _Body())
-            if len(self._bodies) > _MOST:
-                del self._bodies[next(iter(self._bodies))]
-        made_of = snapshot.version, snapshot.read_at
-        with body.lock:
-            now = self._clock()
-            if body.made_of != made_of or not 0 <= now - body.made_at < SHARED_MICROS:
-                content = make(now)
-                if len(content) > _LARGE:
-                    return content
-                body.content, body.made_of, body.made_at = content, made_of, now
-            return body.content

@@ -128,6 +128,13 @@ def _tables(settings: Settings) -> Iterator[tuple[Status, str]]:
     return tables(settings)
 
 
+def _packages(_: Settings) -> Iterator[tuple[Status, str]]:
+    from isrwatch import PACKAGES, foreign_package
+
+    foreign = foreign_package()
+    yield (Status.PROBLEM, foreign) if foreign else (Status.OK, f"{', '.join(PACKAGES)} are those of isrwatch")
+
+
 def _java(_: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.runtime.java import find_java
     from streaming.runtime.user import has_name, name_environment, nss_wrapper
@@ -242,6 +249,7 @@ def _links(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 _PROTECTIONS: Final = ("TLS", "certificates of clients", "logins")
 CHECKS_OF_THE_MACHINE: Final[Mapping[str, Callable[[Settings], Iterator[tuple[Status, str]]]]] = {
+    "packages": _packages,
     "folders": _folders,
     "tables": _tables,
     "Java": _java,

@@ -25,6 +25,7 @@ from streaming.delta.log.storage import make_folder
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.projections.rollback import roll_back
 from streaming.delta.store.objects import prove_exclusive
+from streaming.delta.store.place import at_once
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.batch_rows import BatchRows
 from streaming.jobs.incidents import IncidentsBatch
@@ -40,6 +41,7 @@ from streaming.jobs.shards.workers import OnExecutors
 from streaming.jobs.spark_errors import sentence_of
 from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
+from streaming.jobs.streams.warm_up import warm_up
 from streaming.jobs.supervised import SupervisedQuery, read_mark
 from streaming.runtime.listening import listen_all
 from streaming.runtime.memory import Heap
@@ -66,7 +68,7 @@ SECONDS_WITHOUT_EXECUTORS: Final = 30.0
 """So long a Spark cluster may take to start one, or another one in place of one that was lost."""
 NO_EXECUTORS: Final = (
     "Spark has no executor for this job, so nothing is applied: start workers, or free cores and memory of theirs; the "
-    "page of Spark's master shows both"
+    "page of Spark's master, or of YARN, shows both"
 )
 
 
@@ -124,10 +126,15 @@ class Application:
         """Open the tables, which only this job may write now; raises as the constructor does."""
         make_folder(self._tables)
         self._flush()  # before opening, which may add columns
-        self.queries = tuple(
-            SupervisedQuery(name, definition, self._settings, self._places, self._report)
+        opened = [
+            (name, definition)
             for name, definition in chosen(self._settings.queries).items()
             if name != INCIDENTS or not shards_fold_incidents(self._settings, self._places)
+        ]
+        self.queries = tuple(
+            at_once(
+                self._tables, lambda each: SupervisedQuery(*each, self._settings, self._places, self._report), opened
+            )
         )
         self._flush()
         if self._claim is not None:
@@ -195,6 +202,8 @@ class Application:
         Raises:
             IsrwatchError: Spark died.
         """
+        bus_source.register(spark)
+        warm_up(spark, has_directory=self._places.kafka is None, is_over=self._stopping.is_set)
         shown, is_blind = "", False
         while not self._stopping.wait(claim.seconds_between_looks):
             self._check_alive(spark)

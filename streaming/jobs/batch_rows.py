@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streaming.jobs.queries import BatchResult
 
 SECONDS_BETWEEN_ROWS: Final = 10.0
-NAMED: Final = 5
+MOST_NAMES: Final = 5
 """Number of clusters that a row names; it counts the others."""
 _PLAIN: Final = re.compile(r"[\w.:/-]+", re.ASCII)
 
@@ -94,5 +94,5 @@ def _span(numbers: Collection[int]) -> str:
 
 def _names(clusters: Collection[str]) -> str:
     names = [name if _PLAIN.fullmatch(name) else json_text(name) for name in sorted(clusters)]
-    others = [f"+{len(names) - NAMED}"] if len(names) > NAMED else []
-    return ",".join([*names[:NAMED], *others])
+    others = [f"+{len(names) - MOST_NAMES}"] if len(names) > MOST_NAMES else []
+    return ",".join([*names[:MOST_NAMES], *others])

@@ -1,6 +1,6 @@
 """The listener of Spark's streaming queries: what Spark reports of each batch, as soon as it does.
 
-Listeners of the user, ``spark.sql.streaming.streamingQueryListeners``, get the same reports beside it.
+Listeners of the user, ``spark.sql.streaming.streamingQueryListeners``, get the same reports.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
-from pyspark.sql.streaming import StreamingQueryListener
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,16 +43,13 @@ class ProgressListener(StreamingQueryListener):
     def onQueryStarted(self, event: Any) -> None:  # noqa: ANN401, N802 - as Spark names it
         """Do nothing; Java calls :class:`_OfJava` instead."""
 
-    onQueryProgress = onQueryTerminated = onQueryStarted  # noqa: N815
+    onQueryProgress = onQueryTerminated = onQueryStarted  # noqa: N815 - as Spark names them
 
 
 class _OfJava:
     """Implements the interface through which Spark calls a listener in Python."""
 
-    class Java:
-        """Names the interface for py4j."""
-
-        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+    Java = type("Java", (), {"implements": ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]})
 
     def __init__(self, progressed: Callable[[Report], None]) -> None:
         self._progressed = progressed
@@ -68,7 +65,7 @@ class _OfJava:
     def onQueryStarted(self, event: Any) -> None:  # noqa: ANN401, N802 - as Java calls it
         """Do nothing: the supervisor has started the query."""
 
-    onQueryIdle = onQueryTerminated = onQueryStarted  # noqa: N815
+    onQueryIdle = onQueryTerminated = onQueryStarted  # noqa: N815 - as Java calls them
 
 
 @contextmanager

@@ -35,7 +35,7 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 RECOVERED_AFTER_SECONDS: Final = 300.0
 RUNS_AGAIN_AFTER_SECONDS: Final = 10.0
 MOST_TAKEN_BACK: Final = 5
-"""How often the tables are opened again although another job has written them, before the query has recovered."""
+"""Limit of openings of the tables after another job has written them, until the query has recovered."""
 NOT_RETRIED: Final = (TableRefused, NewerFormat, ConfigurationError, AssertionError)
 
 

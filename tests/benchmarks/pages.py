@@ -11,6 +11,7 @@ alone and beside readers in a process of their own, each of which asks for a pag
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 import urllib.request
@@ -22,7 +23,7 @@ from typing import Any, Final
 
 from exporters.answers import links
 from exporters.read_model.reader import micros_now
-from exporters.web.server import serving
+from exporters.web.server import SWITCH_SECONDS, serving
 from streaming.settings import ExportSettings
 from tests.benchmarks._processes import cpu_seconds
 from tests.benchmarks._running import child, options, spread
@@ -75,7 +76,8 @@ def name_of(number: int) -> str:
 
 
 def serve(pipe: Connection, tables: str) -> None:
-    """Serve the tables until the measurement is over."""
+    """Serve the tables until the measurement is over, with threads that take turns as those of the exporter do."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     with serving(Path(tables), replace(ExportSettings(listen="127.0.0.1:0"), stale_after=_STALE_AFTER)) as address:
         pipe.send(address)
         pipe.recv()

@@ -14,6 +14,7 @@ from streaming.commands.doctor import findings
 from streaming.commands.doctor_machine import Status
 from streaming.settings import BusSettings, ClusterSettings, KafkaBusSettings, Settings
 from tests.plugins.kafka_bus import bus_settings
+from tests.plugins.local_http import wait_until
 from tests.plugins.sandbox import MakeSandbox
 
 pytestmark = pytest.mark.kafka
@@ -63,11 +64,18 @@ def test_what_differs_and_what_is_not_allowed_is_named_with_its_fix(broker: Sand
         AclPermissionType.ALLOW,
     )
     admin.create_acls([may_describe])[may_describe].result()
-    wrong = [sentence for status, sentence in said(replace(bus, samples_partitions=9)) if status is Status.WARNING]
-    assert f"the topic {bus.samples_topic} of the bus differs from the settings: partitions is 3, not 9" in wrong[0]
     acl = f"kafka-acls --add --allow-principal User:... --operation Write --topic {bus.replication_topic}"
     not_allowed = f"this login may not write the topic {bus.replication_topic}, which the collector does"
-    assert f"{not_allowed}: {acl}" in wrong
+
+    def warnings() -> list[str]:
+        found = said(replace(bus, samples_partitions=9))
+        return [sentence for status, sentence in found if status is Status.WARNING]
+
+    # The controller has the permission at once, the broker when it has read of it.
+    wait_until(lambda: f"{not_allowed}: {acl}" in warnings(), seconds=30.0)
+    assert (
+        f"the topic {bus.samples_topic} of the bus differs from the settings: partitions is 3, not 9" in warnings()[0]
+    )
     more = replace(bus, replication_factor=3)
     assert (
         Status.PROBLEM,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake.exceptions import DeltaError
 
-from streaming.delta.log.storage import open_table, sole_writer, writing
+from streaming.delta.log.storage import open_table, reading, sole_writer, writing
 from streaming.delta.log.table_log import actions_of, has_entry, has_moved, identity_of
 from streaming.errors import ConfigurationError, IsrwatchError, TableRefused, TableUnreadable
 
@@ -96,3 +96,16 @@ def test_an_entry_that_may_not_be_looked_at_is_not_missing(tmp_path: Path, monke
     for look in (has_entry, has_moved, identity_of):
         with pytest.raises(TableUnreadable, match="Permission denied; run this as a user who may read"):
             look(tmp_path / "partition_changes", 1)
+
+
+def test_of_an_error_of_hadoop_its_cause_is_said_without_the_stack_of_java() -> None:
+    said = (
+        "Kernel error -> Generic HdfsObjectStore error\n  \x1b[31m↳\x1b[0m RPC error\n"
+        "   \x1b[31m↳\x1b[0m org.apache.hadoop.hdfs.server.namenode.SafeModeException Name node is in safe mode.\n"
+        "The reported blocks 0 needs additional 370 blocks.\n"
+        "\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.newSafemodeException(FSNamesystem.java:1687)\n"
+    )
+    with pytest.raises(TableUnreadable) as told, reading("hdfs://127.0.0.1:8020/t"):
+        raise OSError(said)
+    assert "SafeModeException Name node is in safe mode.; check that the store answers" in str(told.value)
+    assert "FSNamesystem.java" not in str(told.value)

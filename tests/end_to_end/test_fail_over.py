@@ -7,11 +7,10 @@ did, and those of an undisturbed fold.
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
@@ -30,7 +29,7 @@ from tests.plugins.pipeline import Pipeline, Program, rows_of
 from tests.stores.s3 import versitygw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.stores.store import Store
 
@@ -38,6 +37,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.store, pytest.mark.long, pytest.mar
 LEASE: Final = 15
 MOST_SECONDS: Final = LEASE + 10
 HOUR: Final = 3600
+SECONDS: Final = 400.0  # a busy machine is no difference between tables
 STOPPED: Final = "has taken over the tables below s3://isrwatch/tables, so this one stops"
 
 
@@ -74,7 +74,7 @@ class Installation(Pipeline):
         publishers = [
             DirectoryPublisher(folder, segment_bytes=200_000, fsync=False) for folder in (self.bus, self.kept)
         ]
-        while not self._is_over.wait(1.0):
+        while not self._is_over.wait(1.5):
             observed = list(self.source.poll(Micros(EPOCH + second * SECOND)))
             for publisher in publishers:
                 publisher.publish(observed)
@@ -126,15 +126,26 @@ class Installation(Pipeline):
     def steps(self) -> list[tuple[object, ...]]:
         return [step[:-1] for step in recorded(rows_of(self.place, PARTITION_CHANGES.name))]
 
+    def differences(self) -> Iterator[str]:
+        """Compare every table with that of an undisturbed fold of all that was published."""
+        expected = self.directory / "expected"
+        if not expected.exists():
+            undisturbed(self.kept, expected)
+        return all_differences(self.place, expected)
+
+    def eventually(
+        self, condition: Callable[[], Any], what: str, program: Program | None = None, seconds: float = SECONDS
+    ) -> Any:
+        return super().eventually(condition, what, program, seconds)
+
     def close(self) -> None:
         self.finish()
         super().close()
 
 
-def send(program: Program, number: signal.Signals) -> None:
-    """Send a signal to a job, its Java included: to their session, of which Java's process has a group of its own."""
-    for pid in [program.pid, *program.children()]:
-        os.kill(pid, number)
+def last_line(program: Program) -> str:
+    """Return the last line of a job: before it, Spark and its workers have logged what a pause does to them."""
+    return program.text().splitlines()[-1]
 
 
 @pytest.fixture(params=[1, -1], ids=["each an hour ahead", "each an hour behind"])
@@ -165,14 +176,13 @@ def test_a_standby_takes_over_from_a_paused_and_from_a_killed_job(
     time.sleep(LEASE + 2)
     assert "taking over" not in second.text()
 
-    send(first, signal.SIGSTOP)
+    first.pause()
     paused = installation.recovery(second, time.monotonic())
     say(f"paused: the standby {paused}")
     third = installation.standby("third", 2 * hours)
-    send(first, signal.SIGCONT)
-    assert first.wait() == 1
-    assert STOPPED in first.text().replace("\n", " ")
-    assert "Traceback" not in first.text()
+    first.resume()
+    assert first.wait(SECONDS) == 1
+    assert STOPPED in last_line(first)
     before = installation.version()
     installation.eventually(lambda: installation.version() > before, "the second job continues", second)
 
@@ -182,26 +192,21 @@ def test_a_standby_takes_over_from_a_paused_and_from_a_killed_job(
 
     restarted = installation.start_job("restarted", 3 * hours)  # as what restarts a job within its lease does
     installation.eventually(lambda: "running" in restarted.text(), "it does not wait", restarted)
-    assert third.wait() == 1
-    assert STOPPED in third.text().replace("\n", " ")
-    standby = installation.standby("fourth", 4 * hours)
-    standby.kill()
-    restarted.kill()  # and the store is left with a lease that no job has
-    last = installation.start_job("last", 0)
+    assert third.wait(SECONDS) == 1
+    assert STOPPED in last_line(third)
+    waiting = installation.standby("waiting", 4 * hours)
+    assert restarted.stop() == 0, restarted.text()[-3000:]
+    switched = installation.recovery(waiting, time.monotonic())
+    say(f"stopped: the standby {switched}")
     installation.finish()
-    installation.eventually(installation.is_applied, "everything is applied", last)
-    waiting = installation.standby("waiting", 0)
-    stopped_at = time.monotonic()
-    assert last.stop() == 0, last.text()[-3000:]
-    installation.eventually(lambda: "running" in waiting.text(), "it takes over at once", waiting)
-    switched = time.monotonic() - stopped_at
+    installation.eventually(installation.is_applied, "everything is applied", waiting)
+    installation.eventually(lambda: [*installation.differences()] == [], "every table is derived", waiting)
     assert waiting.stop() == 0, waiting.text()[-3000:]
 
     assert installation.steps() == [step[:-1] for step in steps(installation.source.trace())]
-    expected = installation.directory / "expected"
-    undisturbed(installation.kept, expected)
-    assert [*all_differences(installation.place, expected)] == []
+    assert [*installation.differences()] == []
     assert len(numbers_below(installation.place / FOLDER)) <= NUMBERS_LEFT + 1
-    say(f"stopped in order: the standby ran after {switched:.1f} s")
-    assert max(paused.committed, killed.committed) <= MOST_SECONDS
-    assert switched <= LEASE
+    assert max(paused.taken_over, killed.taken_over) <= LEASE + 3
+    if os.getloadavg()[0] < 2 * (os.cpu_count() or 1):  # a busier machine says nothing of Spark's seconds
+        assert max(paused.committed, killed.committed) <= MOST_SECONDS
+    assert switched.taken_over < LEASE / 2

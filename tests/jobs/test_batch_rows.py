@@ -10,7 +10,7 @@ from streaming.jobs.queries import BatchResult
 
 def batch(observations: int = 3, changes: int = 1, number: int | None = 0, **more: object) -> BatchResult:
     given: dict[str, object] = {"refused": 0, "version": 7, "seconds": 0.25, "clusters": frozenset({"prod"}), **more}
-    return BatchResult(observations=observations, changes=changes, number=number, **given)  # type: ignore[arg-type]
+    return BatchResult(observations=observations, changes=changes, number=number, **given)  # type: ignore[arg-type]  # of any field
 
 
 def without_time(row: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,8 @@ from streaming.errors import IsrwatchError, TableRefused
 from streaming.jobs import application as module
 from streaming.jobs.application import QUERIES, Application
 from streaming.jobs.shards.samples import SampleBatch
+from streaming.jobs.streams import bus_source
+from streaming.jobs.streams.warm_up import LONGEST_SECONDS, warm_up
 from streaming.settings import JobSettings
 from tests.jobs.shards.test_batch import offsets_sample, published
 from tests.jobs.test_isolation import eventually, publish, running
@@ -160,7 +163,9 @@ def test_a_standby_that_cannot_look_says_so_once_and_takes_nothing(
     assert active.refusal is None
 
 
-def test_a_standby_whose_spark_has_ended_ends(places: JobLocations, tmp_path: Path) -> None:
+def test_a_standby_whose_spark_has_ended_ends(
+    places: JobLocations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A session whose Java is gone, as py4j reports it."""
 
     class Gone:
@@ -168,7 +173,19 @@ def test_a_standby_whose_spark_has_ended_ends(places: JobLocations, tmp_path: Pa
         def sparkContext(self) -> object:  # noqa: N802 - Spark's name
             raise ConnectionRefusedError(111, "Connection refused")
 
+    monkeypatch.setattr(module, "warm_up", lambda *_, **__: None)
+    monkeypatch.setattr(module.bus_source, "register", lambda _: None)
     waiting = Application(SETTINGS, places, print, stands_by=True)
     with pytest.raises(IsrwatchError, match="Java process ended; start the job again"):
         waiting.stand_by(Gone(), LockClaim(tmp_path, QUERIES), print)  # type: ignore[arg-type]  # a stand-in
     assert module.NO_EXECUTORS not in waiting.problems()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("has_directory", [True, False])
+def test_a_standby_has_run_a_stream_and_leaves_nothing_of_it(spark: SparkSession, *, has_directory: bool) -> None:
+    bus_source.register(spark)
+    began = time.monotonic()
+    warm_up(spark, has_directory=has_directory, is_over=lambda: False)
+    assert time.monotonic() - began < LONGEST_SECONDS, "it has applied a batch"
+    assert not spark.streams.active

@@ -10,7 +10,7 @@ from typing import Final
 
 PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0"
 JUDGE: Final = "tests.judge --workers 2"
-SERVICES: Final = "spark or kafka or prometheus or store or kubernetes"
+SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn"
 RUNS: Final = r"\d+ runs, \d+ failed"
 DAYS: Final = r"\d+ days, \d+ with an error"
 MOMENTS: Final = r"\d+ moments and \d+ changes of \d+ runs, \d+ wrong"
@@ -56,6 +56,16 @@ PARTS: Final = {
         resumes=True,
     ),
     "chaos-2": Part("the same, 25 runs more", "tests.chaos --runs 25 --seed {seed}", says=RUNS, resumes=True),
+    **{
+        f"chaos-standalone-{number}": Part(
+            "executors, workers and drivers of a Spark cluster killed at random, standbys that take over: each table "
+            f"is what the model did, 25 runs, part {number} of 2",
+            "tests.chaos --standalone --runs 25 --seed {seed}",
+            says=RUNS,
+            resumes=True,
+        )
+        for number in (1, 2)
+    },
     "chaos-kafka": Part(
         "random faults of a real Kafka: the tables have what its log has",
         "tests.chaos_kafka --faults 30 --seed {seed}",
@@ -129,17 +139,21 @@ PARTS: Final = {
     ),
     "services": Part(
         "the tests marked long that start Spark, Kafka or Prometheus",
-        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not (store or kubernetes)"',
+        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not (store or kubernetes or yarn)"',
         examples="long",
     ),
     "stores": Part(
         "the tests marked long that start a store: versitygw, Azurite, HDFS, and s3proxy, which is not exclusive",
-        f'{PYTEST} --long -m "store and not kubernetes"',
+        f'{PYTEST} --long -m "store and not (kubernetes or yarn)"',
         examples="long",
     ),
     "kubernetes": Part(
         "a real API server takes the manifests; pods as processes: the job to its end, pods killed, equal tables",
         "pytest --long -m kubernetes",
+    ),
+    "yarn": Part(
+        "the job submitted to YARN as its page says, in both modes; executor, machines, driver and NameNode lost",
+        f"{PYTEST} --long -m yarn",
     ),
     "others": Part("the other tests marked long", f'{PYTEST} --long -m "not ({SERVICES})"', examples="long"),
     "flaky": Part(

@@ -69,6 +69,20 @@ class Program:
         listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
         return "\n".join(line for line in listed.splitlines() if " Z" not in line)
 
+    def pause(self) -> None:
+        """Pause every process of its session, as the suspension of its machine does."""
+        self._send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the processes that are paused continue."""
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
+        command = ["ps", "-o", "pid=", "-s", str(self.pid)]
+        for pid in subprocess.run(command, capture_output=True, text=True, check=False).stdout.split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), number)
+
     def kill(self) -> None:
         """End the whole group at once, as a power cut would."""
         with suppress(ProcessLookupError):

@@ -26,6 +26,7 @@ JAVA: Final = (
     "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )  # fmt: skip
+START_SECONDS: Final = 300.0  # on two cores that others use, too
 LOGGING: Final = """\
 rootLogger.level = info
 rootLogger.appenderRef.out.ref = out
@@ -59,7 +60,7 @@ class HadoopServer:
         assert self._running is None, f"{self._folder.name} runs"
         with ExitStack() as starting:
             process, said = starting.enter_context(
-                started(self._command(), self._folder, ready=self._ready, environment=bare())
+                started(self._command(), self._folder, ready=self._ready, environment=bare(), seconds=START_SECONDS)
             )
             self.pid, self._kill = process.pid, process.kill
             self._running = starting.pop_all()

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
-from deploy.sandbox.waiting import wait_until
+from deploy.sandbox.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,12 @@ def serving(
 
 @contextmanager
 def started(
-    command: Sequence[str | Path], folder: Path, *, ready: str, environment: Mapping[str, str] | None = None
+    command: Sequence[str | Path],
+    folder: Path,
+    *,
+    ready: str,
+    environment: Mapping[str, str] | None = None,
+    seconds: float = PATIENCE_SECONDS,
 ) -> Iterator[tuple[subprocess.Popen[bytes], re.Match[str]]]:
     """Run a server until the block ends, and give its process, and what its output said when it was ready.
 
@@ -40,6 +45,7 @@ def started(
         folder: where it runs; its output is ``NAME.log`` there, in which NAME is that of the folder.
         ready: a regular expression; found in the output it says that the server answers.
         environment: the variables of its environment; this process's by default.
+        seconds: that it may take until it is ready.
 
     Raises:
         RuntimeError: it ended by itself; with the end of its output.
@@ -54,7 +60,8 @@ def started(
         )  # fmt: skip
     watch = subprocess.Popen([*WATCH, str(process.pid)], stdin=subprocess.PIPE, start_new_session=True)
     try:
-        said = wait_until(lambda: _said(process, log, ready), f"{folder.name} to say {ready!r}", every=0.02)
+        what = f"{folder.name} to say {ready!r}"
+        said = wait_until(lambda: _said(process, log, ready), what, seconds=seconds, every=0.02)
         yield process, said
     finally:
         process.terminate()

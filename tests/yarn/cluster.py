@@ -5,11 +5,13 @@ All listen at 127.0.0.1 only; what containers run gets 127.0.0.1 as the address 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.stores.hadoop import HadoopServer, configure
 from tests.stores.hdfs import JARS, Hdfs
@@ -52,18 +54,15 @@ class YarnCluster:
         Args:
             root: a folder for all of them.
             nodes: number of NodeManagers.
-            expiry_seconds: a NodeManager or an application master of which nothing was seen for this long is lost;
-                ten minutes are YARN's default.
+            expiry_seconds: a NodeManager of which nothing was seen for this long is lost; YARN's default is 600.
         """
         self._root, self.hdfs, self.conf = root, Hdfs(root), root / "conf"
         ports = {name: f"{HERE}:{free_port()}" for name in SERVICES}
         self.page = f"http://{ports['webapp.address']}"
-        milliseconds = str(round(1000 * expiry_seconds))
         self._site = {
             **RESOURCES,
             **{f"yarn.resourcemanager.{name}": address for name, address in ports.items()},
-            "yarn.nm.liveness-monitor.expiry-interval-ms": milliseconds,
-            "yarn.am.liveness-monitor.expiry-interval-ms": milliseconds,
+            "yarn.nm.liveness-monitor.expiry-interval-ms": str(round(1000 * expiry_seconds)),
         }
         main = f"{SERVER}.resourcemanager.ResourceManager"
         ready = "Transitioned to active state"
@@ -82,9 +81,33 @@ class YarnCluster:
         for node in self.nodes:
             node.start(self.conf)
 
-    def containers(self, words: str) -> list[int]:
-        """Give the processes of containers whose command line has some words."""
-        return [pid for pid in processes_below(self._root) if words in command_of(pid)]
+    def executors(self) -> list[int]:
+        """Give the Java processes of executors."""
+        return self._containers("java", "YarnCoarseGrainedExecutorBackend")
+
+    def masters(self) -> list[int]:
+        """Give the Java processes of application masters; in cluster mode they are those of the drivers."""
+        return self._containers("java", "yarn.ApplicationMaster")
+
+    def drivers(self) -> list[int]:
+        """Give the Python processes of drivers, in cluster mode."""
+        return self._containers("python", "main.py")
+
+    def _containers(self, program: str, words: str) -> list[int]:
+        return [pid for pid in processes_below(self._root) if is_of(pid, program, words)]
+
+    def applications(self) -> list[dict[str, Any]]:
+        """Return what the ResourceManager says of all applications, the newest first."""
+        url = f"{self.page}/ws/v1/cluster/apps"
+        with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - our own 127.0.0.1
+            found = json.load(answer)["apps"] or {"app": []}
+        return sorted(found["app"], key=lambda each: str(each["id"]), reverse=True)
+
+    def logs(self) -> str:
+        """Return the ends of what containers wrote."""
+        files = sorted(self._root.glob("nodemanager-*/logs/*/*/std*"))
+        ends = (f"--- {file.parent.name} {file.name}\n{file.read_text(errors='replace')[-1500:]}" for file in files)
+        return "\n".join(ends)
 
     def close(self) -> None:
         """End all of them, and what they have started."""
@@ -117,9 +140,9 @@ class Node:
             (self._conf / name).write_bytes((conf / name).read_bytes())
         self.server.start()
 
-    def runs(self, words: str) -> bool:
-        """Return whether a container on it has some words in its command line."""
-        return any(words in command_of(pid) for pid in processes_below(self._root / "local"))
+    def runs(self, pids: list[int]) -> bool:
+        """Return whether one of some processes is in a container on it."""
+        return not set(pids).isdisjoint(processes_below(self._root / "local"))
 
     def lose(self) -> None:
         """End it with all of its containers, as the loss of its machine would."""
@@ -140,11 +163,13 @@ def processes_below(folder: Path) -> list[int]:
     return found
 
 
-def command_of(pid: int) -> str:
-    """Return the command line of a process; empty if it has ended."""
+def is_of(pid: int, program: str, words: str) -> bool:
+    """Return whether a process is of a program, and has some words in its command line."""
     with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    return ""
+        process = Path(f"/proc/{pid}")
+        name, line = (process / "comm").read_text(), (process / "cmdline").read_bytes()
+        return name.startswith(program) and words.encode() in line
+    return False
 
 
 def end(pids: list[int]) -> None:

@@ -10,6 +10,10 @@ from streaming.bus.directory import DirectoryPublisher
 from streaming.bus.kafka.shipper import Shipper
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import Channel
+from streaming.contracts.tables import PARTITION_STATE_TABLE
+from streaming.delta.log.storage import open_table
+from streaming.delta.state import as_of_version
+from streaming.errors import TableUnreadable
 from tests.chaos.comparison import all_differences, undisturbed
 from tests.end_to_end.model_trace import recorded, steps
 from tests.plays import played
@@ -48,14 +52,24 @@ class Feed:
             pass
 
     def is_applied(self) -> bool:
-        """Return whether the change log has all that was published, by the positions in it."""
+        """Return whether the change log has all that was published, by the positions in it; False if it is away."""
         applied = dict[str, int]()
-        for row in self._pipeline.rows("partition_changes"):
+        try:
+            rows = self._pipeline.rows("partition_changes")
+        except TableUnreadable:
+            return False
+        for row in rows:
             if row["subject"] == "source":
                 applied[row["source"]] = max(applied.get(row["source"], -1), row["source_after"]["position"])
         due = {source: at for (channel, source), at in self._pipeline.last_positions().items()
                if channel is Channel.REPLICATION}  # fmt: skip
         return all(applied.get(source, -1) >= at for source, at in due.items())
+
+    def is_derived(self) -> bool:
+        """Return whether the derived tables have all of the change log."""
+        newest = max(row["version"] for row in self._pipeline.rows("partition_changes") if row["subject"] != "source")
+        state = open_table(self._pipeline.tables / PARTITION_STATE_TABLE.name)
+        return state is not None and as_of_version(state) >= newest
 
     def differences(self) -> Iterator[str]:
         """Compare all tables with the steps of the model, and with an undisturbed fold of what was published."""

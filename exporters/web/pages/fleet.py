@@ -109,6 +109,7 @@ def fleet_page(inputs: Inputs) -> FleetPage:
 
 
 def _row(inputs: Inputs, name: str, judged: ClusterHealth) -> FleetRow:
+    inputs.give_way()
     cluster, conditions = inputs.clusters[name], inputs.raised.get(name, ())
     ongoing = ongoing_incidents(cluster)
     return FleetRow(

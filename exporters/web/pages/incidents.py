@@ -110,6 +110,7 @@ def incidents_of(inputs: Inputs, cluster_id: str | None = None) -> list[Row]:
 
 def incident_row(inputs: Inputs, row: Row) -> ListedIncident:
     """Return an incident as a row; a cluster that has another name now leads to that."""
+    inputs.give_way()
     name = next(
         (name for name, each in inputs.clusters.items() if each.cluster.cluster_id == row["cluster_id"]), row["cluster"]
     )

@@ -7,7 +7,6 @@ Times are UTC microseconds in models, and are written by filters of the template
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,7 +21,14 @@ from markupsafe import Markup, escape
 from exporters.answers import links
 from exporters.read_model.cluster_health import ClusterHealth, HealthBasis, HealthStatus, health_of
 from exporters.read_model.cluster_names import clusters_by_name
-from exporters.read_model.conditions import DEFAULT_SETTINGS, ConditionInputs, ConditionSettings, Raised, raised
+from exporters.read_model.conditions import (
+    DEFAULT_SETTINGS,
+    ConditionInputs,
+    ConditionSettings,
+    Raised,
+    job_reported_at,
+    raised,
+)
 from exporters.read_model.health_reasons import HealthSeverity
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND
@@ -126,6 +132,7 @@ class Inputs:
         requested_at: when the page was asked for.
         installations: what the configuration says of clusters.
         is_kept: returns whether history holds a moment of the cluster with an id: only then a page links to it.
+        give_way: called between two clusters, or some incidents: lets a scrape go first.
     """
 
     snapshot: ReplicationSnapshot
@@ -140,6 +147,7 @@ class Inputs:
     requested_at: int = 0
     installations: Installations = field(default_factory=Installations)
     is_kept: Callable[[int, str], bool] = lambda _at, _cluster_id: False
+    give_way: Callable[[], None] = lambda: None
 
     @property
     def at(self) -> int | None:
@@ -154,16 +162,23 @@ class Inputs:
     def health(self, clusters: Mapping[str, ClusterSnapshot]) -> tuple[ClusterHealth, ...]:
         """Judge clusters; announced work harms nothing."""
         basis = HealthBasis(max_age_seconds=self.settings.stale_after, allows_planned=True)
-        return health_of(clusters, self.unreadable, self.now, basis).clusters
+        judged: list[ClusterHealth] = []
+        for name in sorted(clusters):
+            judged += health_of({name: clusters[name]}, self.unreadable, self.now, basis).clusters
+            self.give_way()
+        return tuple(judged)
 
     @cached_property
     def raised(self) -> Mapping[str, Sequence[Raised]]:
         """The conditions that are raised, by the name of their cluster; under "" those of the monitor itself."""
         settings = self.settings.conditions._replace(severity_names={})  # pages have words of their own
-        inputs = ConditionInputs(now=self.now, stale_after=self.settings.stale_after, settings=settings)
-        by_cluster: defaultdict[str, list[Raised]] = defaultdict(list)
-        for each in raised(self.clusters, inputs):
-            by_cluster[each.cluster].append(each)
+        reported_at = job_reported_at(self.clusters.values())
+        stale_after = self.settings.stale_after
+        inputs = ConditionInputs(now=self.now, stale_after=stale_after, reported_at=reported_at, settings=settings)
+        by_cluster = {"": raised({}, inputs)}
+        for name, cluster in self.clusters.items():
+            by_cluster[name] = [each for each in raised({name: cluster}, inputs) if each.cluster]
+            self.give_way()
         return by_cluster
 
     def incident_links(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:

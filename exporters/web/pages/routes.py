@@ -22,6 +22,7 @@ from exporters.answers.post_mortem import markdown
 from exporters.read_model.past import EVERYTHING, ChangeScope, MomentRefused
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.read_model.times import Version, read_moment
+from exporters.web.bodies import OF_PAGES, SharedBodies
 from exporters.web.pages.broker import broker_page
 from exporters.web.pages.cluster import cluster_page
 from exporters.web.pages.fleet import fleet_page
@@ -129,6 +130,7 @@ class PageRoutes:
         self._in_memory, self._reading = CapacityLimiter(1), CapacityLimiter(_READING_THREADS)
         self.give_way: Callable[[], None] = lambda: None  # called while pages are made, often
         self._histories = IncidentHistories(archive)
+        self._bodies = SharedBodies(clock, OF_PAGES)
         self._past = refresher.past
 
     def routes(self) -> list[PageRoute]:
@@ -140,9 +142,9 @@ class PageRoutes:
 
     async def _apart(self, respond: Callable[[Request], Response], request: Request) -> Response:
         """Respond in another thread. Pages from memory take turns: several at once would only delay scrapes."""
-        target: Target = request.path_params["target"]
-        is_read = target.kind in _READ or _AT in request.query_params
-        return await to_thread.run_sync(respond, request, limiter=self._reading if is_read else self._in_memory)
+        return await to_thread.run_sync(
+            respond, request, limiter=self._reading if _is_read(request) else self._in_memory
+        )
 
     def respond(self, request: Request) -> Response:
         """Respond with a page; with a sentence and what there is instead, if it cannot be shown."""
@@ -150,15 +152,23 @@ class PageRoutes:
         inputs = self._inputs(request)
         try:
             self._refuse_unless_ready(target)
-            inputs = self._at_its_moment(request, inputs, target)
-            make = self._incident if target.kind is PageKind.INCIDENT else MODELS[target.kind]
-            page = make(inputs, target)
-            self.give_way()
-            return HTMLResponse(rendered(page, self.give_way))
+            if _is_read(request):
+                return HTMLResponse(self._page(request, inputs, target))
+            asked = inputs.path, request.scope["query_string"]
+            # Readers who look at the same page share it, so that scrapes wait for one.
+            shared = self._bodies.shared(asked, inputs.snapshot, lambda _: self._page(request, inputs, target).encode())
+            return HTMLResponse(shared)
         except PageRefused as refused:
             return HTMLResponse(rendered(refusal(refused, inputs)), refused.status)
         except PageMoved as elsewhere:
             return RedirectResponse(relative(elsewhere.path, inputs.path))
+
+    def _page(self, request: Request, inputs: Inputs, target: Target) -> str:
+        inputs = self._at_its_moment(request, inputs, target)
+        make = self._incident if target.kind is PageKind.INCIDENT else MODELS[target.kind]
+        page = make(inputs, target)
+        self.give_way()
+        return rendered(page, self.give_way)
 
     def _refuse_unless_ready(self, target: Target) -> None:
         if self._refresher.snapshot.version == NO_TABLE and target.kind is not PageKind.FLEET:
@@ -200,6 +210,7 @@ class PageRoutes:
             requested_at=now,
             installations=request.app.state.installations,
             is_kept=self._is_kept,
+            give_way=self.give_way,
         )
 
     def _is_kept(self, at: int, cluster_id: str) -> bool:
@@ -263,6 +274,12 @@ class PageRoutes:
         ends = () if shown is None else (("the oldest moment", shown[0]), ("the newest moment", shown[1]))
         choices = [PageLink(words, moved(inputs.path, query, at)) for words, at in ends]
         return [*choices, PageLink("now", moved(inputs.path, query, None))]
+
+
+def _is_read(request: Request) -> bool:
+    """Return whether a page may read tables."""
+    target: Target = request.path_params["target"]
+    return target.kind in _READ or _AT in request.query_params
 
 
 def _moment(given: list[str], inputs: Inputs) -> int:

@@ -28,8 +28,10 @@ import datetime as dt
 import logging
 import math
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -46,6 +48,7 @@ from streaming.contracts.tables import (
 )
 from streaming.delta.log.cluster_files import read_files
 from streaming.delta.log.commit import Packing
+from streaming.delta.log.copies import AT_ONCE
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.log.storage import in_schema, open_table, read_file, set_aside
@@ -121,10 +124,11 @@ def read_base(path: Place, base: Base, clusters: Collection[str] | None = None) 
         TableUnreadable: a file is damaged, shortened or missing.
     """
     chosen = None if clusters is None else pa.array(sorted(clusters), pa.string())
-    parts = [SCHEMA.empty_table()]
-    for file in base.files:
-        if clusters is not None and not any(file.lowest <= each <= file.highest for each in clusters):
-            continue
+    files = [
+        file for file in base.files if clusters is None or any(file.lowest <= each <= file.highest for each in clusters)
+    ]
+
+    def read(file: BaseFile) -> pa.Table:
         rows = read_file(path, file.path)
         if rows.num_rows != file.rows:
             raise TableUnreadable(
@@ -132,8 +136,12 @@ def read_base(path: Place, base: Base, clusters: Collection[str] | None = None) 
             )
         if chosen is not None:
             rows = rows.filter(pc.is_in(rows["cluster_id"], chosen))
-        parts.append(in_schema(rows, SCHEMA, {"date": _day(base.newest).isoformat()}))
-    return pa.concat_tables(parts)
+        return in_schema(rows, SCHEMA, {"date": _day(base.newest).isoformat()})
+
+    if not files or isinstance(path, Path):
+        return pa.concat_tables([SCHEMA.empty_table(), *map(read, files)])
+    with ThreadPoolExecutor(min(len(files), AT_ONCE)) as pool:  # each waits for the store
+        return pa.concat_tables([SCHEMA.empty_table(), *pool.map(read, files)])
 
 
 class PastStates:

@@ -82,13 +82,19 @@ def claim_of(
 
     Raises:
         ConfigurationError: the folder cannot be made.
-        OSError: the folder cannot be written.
     """
     make_folder(tables)
-    if isinstance(tables, Path) and has_locks(tables):
+    if isinstance(tables, Path) and _may_have_locks(tables):
         return LockClaim(tables, queries)
     own = [] if {*queries} == {*every_query} else sorted(queries)
     return LeaseClaim(JobLease(tables / "-".join([FOLDER, *own]), lease_seconds), report)
+
+
+def _may_have_locks(folder: Path) -> bool:
+    """Return False for a file system without locks. Of a folder that cannot be written the attempt to lock says why."""
+    with suppress(OSError):
+        return has_locks(folder)
+    return True
 
 
 class LockClaim:

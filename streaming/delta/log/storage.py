@@ -93,7 +93,9 @@ def reading(table: str) -> Iterator[None]:
 def _first_sentence(error: Exception) -> str:
     """Return the first sentence of an error, without the stack and the internals of delta-rs that follow."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    text = lines[0] if _CAUSED_BY not in lines[-1] else f"{lines[0]}: {lines[-1].partition(_CAUSED_BY)[2].strip()}"
+    # Below the last cause there may be the stack of Java.
+    causes = [line.partition(_CAUSED_BY)[2].strip() for line in lines if _CAUSED_BY in line]
+    text = f"{lines[0]}: {causes[-1]}" if causes else lines[0]
     sentence, is_object, insides = text.partition(" {")
     return f"{sentence} {' and '.join(_FILE_OF_OBJECT.findall(insides))}" if is_object else text
 

@@ -52,11 +52,11 @@ from streaming.delta.log.storage import writing
 from streaming.delta.log.table_log import actions_of, entry_of, has_entry, newest_version
 from streaming.delta.store.announced import announce
 from streaming.delta.store.objects import StoreError, create, delete
-from streaming.delta.store.place import Url
+from streaming.delta.store.place import Url, at_once
 from streaming.errors import TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from streaming.contracts.columns import Table
     from streaming.delta.store.place import Place
@@ -325,6 +325,12 @@ class Writer:
             f"another job writes {self.path} ({why}); stop one of the two, "
             "then start this one again: it continues where the other stopped"
         )
+
+
+def opened_together(directory: Place, definitions: Sequence[Table]) -> dict[str, Writer]:
+    """Open or create tables below a directory, by name; raises as :func:`create_or_upgrade` does."""
+    writers = at_once(directory, lambda each: Writer.opened(directory, each), definitions)
+    return {definition.name: writer for definition, writer in zip(definitions, writers, strict=True)}
 
 
 def _now() -> float:

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from streaming.contracts.tables import PARTITION_CHANGES
@@ -26,10 +27,11 @@ from streaming.delta.log.durable import ORDER, cutting, mark_again
 from streaming.delta.log.storage import has_all_files, open_table, set_aside, sole_writer
 from streaming.delta.log.table_log import BEFORE_FIRST, delete_log_after, log_entries, newest_version
 from streaming.delta.state import as_of_version
+from streaming.delta.store.place import at_once
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from streaming.delta.store.place import Place
 
@@ -49,7 +51,7 @@ def roll_back(directory: Place, queries: Collection[str] = ()) -> list[str]:
     """
     with cutting(directory):
         newest = newest_version(directory / PARTITION_CHANGES.name)
-        ahead = [] if newest == BEFORE_FIRST else list(_ahead(directory, newest))
+        ahead = [] if newest == BEFORE_FIRST else _ahead(directory, newest)
         if ahead:
             with sole_writer(directory, queries):
                 for name in ahead:
@@ -57,14 +59,18 @@ def roll_back(directory: Place, queries: Collection[str] = ()) -> list[str]:
         return ahead
 
 
-def _ahead(directory: Place, newest: int) -> Iterator[str]:
-    for name in ORDER:
-        with suppress(TableUnreadable):  # only the query that writes a damaged table is to stop
-            table = open_table(directory / name)
-            as_of = newest if table is None else as_of_version(table)
-            # A job that is being superseded may still commit: what a table follows from is there before the table.
-            if as_of > newest and as_of > newest_version(directory / PARTITION_CHANGES.name):
-                yield name
+def _ahead(directory: Place, newest: int) -> list[str]:
+    return [name for name in at_once(directory, partial(_name_if_ahead, directory, newest), ORDER) if name]
+
+
+def _name_if_ahead(directory: Place, newest: int, name: str) -> str | None:
+    with suppress(TableUnreadable):  # only the query that writes a damaged table is to stop
+        table = open_table(directory / name)
+        as_of = newest if table is None else as_of_version(table)
+        # A job that is being superseded may still commit: what a table follows from is there before the table.
+        if as_of > newest and as_of > newest_version(directory / PARTITION_CHANGES.name):
+            return name
+    return None
 
 
 def _roll_back_to(path: Place, upto: int) -> None:

@@ -28,7 +28,7 @@ from streaming.delta.log.cluster_files import files_by_cluster
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, AppendMaintenance, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import select
-from streaming.delta.log.writer import OVERWRITE, Writer
+from streaming.delta.log.writer import OVERWRITE, opened_together
 from streaming.delta.progress import ProgressTable
 from streaming.delta.projections.of_clusters import DerivedBefore
 from streaming.delta.state import as_of_version
@@ -58,7 +58,7 @@ class DerivedTables:
             TableRefused: one is not ours, or newer than this program.
         """
         tables = (REPLICATION_EVENTS, *_ROWS, _PARTITIONS)
-        self._writers = {table.name: Writer.opened(directory, table) for table in tables}
+        self._writers = opened_together(directory, tables)
         ProgressTable(directory, Channel.REPLICATION)  # created here: a start reads it before anything is reported
         self._maintenance = {table.name: Maintenance(self._writers[table.name], policy) for table in tables[1:]}
         events = self._writers[REPLICATION_EVENTS.name]

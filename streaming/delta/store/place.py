@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -13,7 +14,7 @@ from streaming.errors import ConfigurationError
 from streaming.secret_values import storage_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from streaming.settings import Settings
 
@@ -27,6 +28,9 @@ SCHEMES: Final = {
 """The schemes of URLs of tables, besides ``file``."""
 PATIENCE: Final = {"timeout": "10s", "max_retries": "4", "retry_timeout": "20s"}
 """Default limits of a client that waits for a store: a minute at most."""
+_AT_ONCE: Final = 16
+A = TypeVar("A")
+B = TypeVar("B")
 _WITH_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -107,6 +111,14 @@ def place_of(text: str, options: Mapping[str, str] | None = None) -> Place:
             f"tables.directory (--tables) is {text}, which names no bucket: write {scheme}://BUCKET/FOLDER"
         )
     return Url(text.rstrip("/"), tuple(sorted((options or {}).items())))
+
+
+def at_once(place: Place, work: Callable[[A], B], items: Iterable[A]) -> list[B]:
+    """Do work for each item, in order in a folder, and several at once in a store, where it waits for requests."""
+    if isinstance(place, Path):
+        return [work(each) for each in items]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(work, items))
 
 
 def options_of(place: Place) -> dict[str, str] | None:

@@ -41,7 +41,7 @@ from streaming.delta.log.cluster_files import files_by_cluster, of_clusters, wri
 from streaming.delta.log.commit import NO_LOG_IDS
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import open_ours, plain, select, where_in
-from streaming.delta.log.writer import Writer
+from streaming.delta.log.writer import opened_together
 from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable, meters_in
@@ -403,7 +403,7 @@ class SampleBatch(SampleProgress):
         self._rounds = Rounds[SampleTask, SampleResult](self._workers, bus, Channel.SAMPLES)
         self._forgotten = set[str]()
         written = (SAMPLED_CONDITIONS, *TABLE_OF.values())
-        self._writers = {table.name: Writer.opened(directory, table) for table in written}
+        self._writers = opened_together(directory, written)
         self._maintenance = {name: Maintenance(writer, policy) for name, writer in self._writers.items()}
         self._quarantine = Quarantine(directory, Channel.SAMPLES, policy)
         super().__init__(directory, self._quarantine.by_source())

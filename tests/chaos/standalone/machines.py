@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -68,3 +69,4 @@ class StandaloneMachines:
 
     def close(self) -> None:
         self._running.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.chaos.standalone.machines import StandaloneMachines
 
 MOST_HARMS: Final = 4
-CLUSTERS: Final = 3
+CLUSTERS: Final = 2
 
 
 class StandaloneSchedule(NamedTuple):
@@ -61,6 +61,7 @@ def drawn(seed: int, harms: tuple[str, ...] = ()) -> StandaloneSchedule:
 def played(schedule: StandaloneSchedule, folder: Path, machines: StandaloneMachines) -> str:
     """Play a schedule; return what differs, with the schedule that led to it; empty if nothing does."""
     machines.start()
+    began = time.monotonic()
     stage = StandaloneStage(folder, machines, schedule.seed, list(schedule.scenarios))
     try:
         stage.publish(3)
@@ -68,13 +69,14 @@ def played(schedule: StandaloneSchedule, folder: Path, machines: StandaloneMachi
         if schedule.has_standby:
             stage.submit_standby()
         stage.wait_for_commit("start")
+        print(f"started after {time.monotonic() - began:.0f} s", flush=True)
         for act in schedule.acts:
             stage.publish(act.pieces)
             time.sleep(act.seconds)
             HARMS[act.harm](stage)
             stage.wait_for_commit(act.harm)
-        result = "\n".join(finished(stage))
         print("; ".join(f"{each.harm} {each.seconds:.1f} s" for each in stage.recoveries), flush=True)
+        result = "\n".join(finished(stage))
     except AssertionError as error:
         result = f"{error}\n{stage.logs()}"
     finally:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import shutil
 import time
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from tests.chaos.standalone.machines import StandaloneMachines
 
 LEASE_SECONDS: Final = 5
-SECONDS_PLAYED: Final = 120
+SECONDS_PLAYED: Final = 80
 SECONDS_PER_PIECE: Final = 2
 PARTITIONS: Final = 2
 
@@ -159,14 +158,4 @@ class StandaloneStage:
         self.publisher.close()
         self.shipper.close()
         self.pipeline.close()
-
-
-def processes_of(program: Program) -> list[int]:
-    """Return the processes of a driver: spark-submit's Java, and its Python."""
-    return [program.pid, *program.children()]
-
-
-def send(program: Program, number: signal.Signals) -> None:
-    """Send a signal to all processes of a driver."""
-    for pid in processes_of(program):
-        os.kill(pid, number)
+        shutil.rmtree(self.pipeline.directory, ignore_errors=True)

@@ -24,7 +24,7 @@ from streaming.delta.store.lease import (
     newest_number,
     numbers_below,
 )
-from streaming.errors import TableRefused
+from streaming.errors import ConfigurationError, TableRefused
 from streaming.locks import Lock
 
 SECONDS = 15.0
@@ -316,6 +316,18 @@ def test_a_folder_with_locks_is_locked_and_one_without_has_a_lease(
     assert claim.take() is None
     assert numbers_below(tmp_path / "_lease") == [0]
     claim.release()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_by_the_name_of_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refused)
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(ConfigurationError, match=r"Permission denied; point tables\.directory"):
+        claim_of(tmp_path, QUERIES, QUERIES, SECONDS, print).take()
 
 
 def test_jobs_of_different_queries_have_leases_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,19 @@ from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.queries import open_ours, read_all
 from streaming.delta.log.storage import table_at
 from streaming.delta.log.table_log import actions_of, is_whole
+from streaming.delta.store.lease import (
+    FOLDER,
+    NONE_YET,
+    NUMBERS_LEFT,
+    JobLease,
+    LeaseWatch,
+    newest_number,
+    numbers_below,
+)
 from streaming.delta.store.objects import create, delete, get, head, names_below, prove_exclusive, put
-from streaming.delta.store.place import Place, Url, place_of
+from streaming.delta.store.place import Place, Url, at_once, place_of
 from streaming.errors import TableRefused
+from tests.delta.store.test_lease import Clock
 from tests.delta.test_change_log import changed
 from tests.plugins.played import play
 from tests.stores.azure import azurite
@@ -263,3 +273,31 @@ def test_files_without_a_commit_are_swept_in_time(place: Place) -> None:
     path = place / "partition_changes"
     put(path / "date=2026-11-28" / "part-of-nothing.parquet", b"")
     assert "date=2026-11-28/part-of-nothing.parquet" in names_below(path)
+
+
+def test_a_standby_takes_a_lapsed_lease_and_its_numbers_do_not_accumulate(place: Place) -> None:
+    clock = Clock()
+    active, folder = JobLease(place / FOLDER, 15.0), place / FOLDER
+    assert newest_number(folder) == NONE_YET
+    active.take()
+    watch = LeaseWatch(JobLease(folder, 15.0), clock)
+    assert not watch.take_if_lapsed()
+    for _ in range(2 * NUMBERS_LEFT):
+        active.renew()
+        clock.now += 5
+        assert not watch.take_if_lapsed()
+    assert len(numbers_below(folder)) == NUMBERS_LEFT
+    for _ in range(100):
+        clock.now += 2
+        if watch.take_if_lapsed():
+            break
+    with pytest.raises(TableRefused, match="has taken over"):
+        active.renew()
+
+
+def test_what_waits_for_a_store_waits_at_once_and_a_folder_is_read_in_order() -> None:
+    together = Barrier(4)
+    place = place_of("s3://bucket/tables")
+    assert at_once(place, lambda number: (together.wait(10), number)[1], range(4)) == [0, 1, 2, 3]
+    begun = list[int]()
+    assert at_once(Path(), lambda number: (begun.append(number), number)[1], range(4)) == begun == [0, 1, 2, 3]

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.sandbox.cluster import Sandbox
-from deploy.sandbox.plan import Plan
 from exporters.running.command import overrides, page_url
 from streaming.cluster_settings import each_cluster
 from streaming.settings import ExportSettings, Settings
 from tests.plugins.local_http import free_port
+from tests.plugins.sandbox import MakeSandbox
 
 PATIENCE = 240.0
 
@@ -84,44 +83,44 @@ def test_what_cannot_work_is_one_sentence_before_anything_starts(
 @pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.spark
-def test_one_command_monitors_a_real_cluster_and_keeps_running(tmp_path: Path) -> None:
+def test_one_command_monitors_a_real_cluster_and_keeps_running(kafka_cluster: MakeSandbox, tmp_path: Path) -> None:
     port, output = free_port(), tmp_path / "output"
-    with Sandbox(Plan(brokers=3), tmp_path / "sandbox") as sandbox:
-        properties = tmp_path / "client.properties"
-        properties.write_text("security.protocol=PLAINTEXT\nrequest.timeout.ms=10000\n")
-        options = ("--bootstrap-servers", sandbox.bootstrap_servers, "--command-config", "client.properties")
-        variables = {"ISRWATCH_JOB__LISTEN": f"127.0.0.1:{free_port()}", "ISRWATCH_COLLECT__LISTEN": ""}
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in variables.items():
-                patch.setenv(name, value)
-            process = run(*options, "--data", "d", "--listen", f"127.0.0.1:{port}", folder=tmp_path, output=output)
+    sandbox = kafka_cluster(brokers=3)
+    properties = tmp_path / "client.properties"
+    properties.write_text("security.protocol=PLAINTEXT\nrequest.timeout.ms=10000\n")
+    options = ("--bootstrap-servers", sandbox.bootstrap_servers, "--command-config", "client.properties")
+    variables = {"ISRWATCH_JOB__LISTEN": f"127.0.0.1:{free_port()}", "ISRWATCH_COLLECT__LISTEN": ""}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        process = run(*options, "--data", "d", "--listen", f"127.0.0.1:{port}", folder=tmp_path, output=output)
 
-        def until(text: str) -> None:
-            deadline = time.monotonic() + PATIENCE
-            while text not in output.read_text():
-                assert process.poll() is None, output.read_text()
-                assert time.monotonic() < deadline, output.read_text()
-                time.sleep(0.3)
+    def until(text: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while text not in output.read_text():
+            assert process.poll() is None, output.read_text()
+            assert time.monotonic() < deadline, output.read_text()
+            time.sleep(0.3)
 
-        try:
-            until("what is wrong, what each broker holds")
-            assert "every change is recorded with its cause" in output.read_text()
-            scraped = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
-            assert re.search(r"^kafka_replication_cluster_brokers\{.*\} 3", scraped, re.MULTILINE), scraped
-            (job,) = (
-                int(path.parent.name)
-                for path in Path("/proc").glob("[0-9]*/cmdline")
-                if f"exporters.running.attached\0{process.pid}\0job\0" in path.read_text(errors="replace")
-            )
-            os.kill(job, signal.SIGKILL)
-            until("isrwatch job was ended by signal 9; it starts again in 1 s, and nothing is lost")
-            began = output.read_text().count("isrwatch job: running")
-            deadline = time.monotonic() + PATIENCE
-            while output.read_text().count("isrwatch job: running") == began:
-                assert time.monotonic() < deadline, output.read_text()
-                time.sleep(0.3)
-        finally:
-            process.terminate()
-            code = process.wait(120)
-        assert code == 0
-        assert output.read_text().rstrip().endswith("isrwatch run: stopped; the next start continues here")
+    try:
+        until("what is wrong, what each broker holds")
+        assert "every change is recorded with its cause" in output.read_text()
+        scraped = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
+        assert re.search(r"^kafka_replication_cluster_brokers\{.*\} 3", scraped, re.MULTILINE), scraped
+        (job,) = (
+            int(path.parent.name)
+            for path in Path("/proc").glob("[0-9]*/cmdline")
+            if f"exporters.running.attached\0{process.pid}\0job\0" in path.read_text(errors="replace")
+        )
+        os.kill(job, signal.SIGKILL)
+        until("isrwatch job was ended by signal 9; it starts again in 1 s, and nothing is lost")
+        began = output.read_text().count("isrwatch job: running")
+        deadline = time.monotonic() + PATIENCE
+        while output.read_text().count("isrwatch job: running") == began:
+            assert time.monotonic() < deadline, output.read_text()
+            time.sleep(0.3)
+    finally:
+        process.terminate()
+        code = process.wait(120)
+    assert code == 0
+    assert output.read_text().rstrip().endswith("isrwatch run: stopped; the next start continues here")

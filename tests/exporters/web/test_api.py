@@ -20,6 +20,7 @@ from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.api import ENDPOINTS
 from exporters.web.server import Endpoints, application, serving
+from streaming.contracts.events import Cause, EventKind, IncidentClass
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 from tests.exporters.conftest import SECOND, START
 from tests.exporters.web.test_app import SETTINGS, ask, served
@@ -431,6 +432,36 @@ def test_health_is_200_for_a_gate_only_when_all_is_well_and_newer_than_asked(tab
         assert [each["counts"] for each in body["clusters"][0]["reasons"]] == [False, False]
         status, sentence = refusal(address, "/api/v1/health", ignore="data_stale")
         assert (status, sentence.partition(";")[0]) == (400, "ignore is 'data_stale'")
+
+
+def test_health_at_a_moment_is_that_of_the_moment_by_the_clock_of_now(tables: Any, rows: Any) -> None:
+    now = micros_now()
+    for seconds, isr in ((60, [1, 2]), (30, [1]), (10, [1, 2])):
+        at = now - seconds * SECOND
+        brokers = (rows.broker(number, at) for number in (1, 2))
+        state = rows.partition("orders", 0, rows.state([1, 2], isr, 1), at)
+        tables.commit(rows.cluster_row(at), *brokers, state, rows.source(at))
+    with served(tables.directory) as address:
+        wait_until(lambda: json_at(address, "/api/v1/health")[1]["status"] == "healthy")
+        for seconds, judged in ((45, (200, "healthy")), (20, (503, "unhealthy")), (10, (200, "healthy"))):
+            status, body = json_at(address, f"/api/v1/health?at={now - seconds * SECOND}")
+            assert (status, body["status"], body["read_at"]) == (*judged, now - seconds * SECOND)
+            assert body["now"] >= now
+        assert json_at(address, f"/api/v1/health?at={now - 3600 * SECOND}")[0] == 400
+
+
+def test_the_filters_of_answers_have_the_types_of_their_values(document: dict[str, Any]) -> None:
+    def schema(name: str, path: str) -> dict[str, Any]:
+        parameters = document["paths"][f"/api/v1/answers/{path}"]["get"]["parameters"]
+        (found,) = (each["schema"] for each in parameters if each["name"] == name)
+        return dict(found["items"])
+
+    assert schema("class", "incidents")["enum"] == [*IncidentClass]
+    assert schema("cause", "events")["enum"] == [*Cause]
+    assert schema("event", "events")["enum"] == [*EventKind]
+    assert {schema(name, "events")["type"] for name in ("partition", "broker", "limit", "after")} == {"integer"}
+    assert "ISO 8601" in schema("since", "events")["description"]
+    assert schema("topic", "partitions") == {"type": "string"}
 
 
 def test_the_document_is_valid_openapi_3_1(document: dict[str, Any]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html.parser
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -18,6 +19,8 @@ from exporters.answers import links
 from exporters.answers.links import PageKind, Target, target_of
 from exporters.read_model.reader import micros_now
 from exporters.read_model.times import read_moment
+from exporters.web.pages import routes
+from exporters.web.pages.page import PageModel, rendered
 from exporters.web.server import serving
 from streaming.settings import ExportSettings
 from streaming.web.server import SECURITY_HEADERS
@@ -283,6 +286,23 @@ def test_a_broker_that_is_down_has_its_condition_before_it_is_raised(tables: Tab
         page = get(address, links.broker("main", 1))
         assert page.of("title") == [f"\u2716 broker 1 of main: active; {at_risk} - isrwatch"]
         assert "Nothing is wrong with the broker itself" in page.text
+
+
+def test_readers_of_one_page_share_it_for_a_moment(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counted(page: PageModel, give_way: Callable[[], None]) -> str:
+        made.append(page.path)
+        return rendered(page, give_way)
+
+    monkeypatch.setattr(routes, "rendered", counted)
+    paths = [links.cluster("main"), links.fleet(), links.incident("main-4")] * 10
+    with ThreadPoolExecutor(10) as pool:
+        assert {*pool.map(lambda path: ask(trouble, path)[0], paths)} == {200}
+    counts = Counter(made)
+    assert counts[links.incident("main-4")] == 10, "one that may read tables is made for each"
+    assert counts[links.cluster("main")] < 10
+    assert counts[links.fleet()] < 10
 
 
 def test_what_is_not_there_is_refused_with_what_is(trouble: str) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from exporters.read_model.snapshot import ReplicationSnapshot
 from exporters.web import server
-from exporters.web.server import SHARED_MICROS, ScrapeBodies, ScrapePriority
+from exporters.web.bodies import OF_SCRAPES, SharedBodies
+from exporters.web.server import ScrapePriority
 from streaming.web.http_counts import HttpCounts
 
 SCRAPERS = 100
@@ -27,7 +28,7 @@ class Clock:
 
 
 def test_a_hundred_scrapers_at_once_cost_one_body() -> None:
-    bodies, snapshot, made = ScrapeBodies(Clock()), ReplicationSnapshot(), []
+    bodies, snapshot, made = SharedBodies(Clock()), ReplicationSnapshot(), []
     at_once = threading.Barrier(SCRAPERS)
 
     def make(now: int) -> bytes:
@@ -46,23 +47,23 @@ def test_a_hundred_scrapers_at_once_cost_one_body() -> None:
 
 def test_a_body_is_shared_for_a_moment_and_as_long_as_nothing_changed() -> None:
     clock, first, second = Clock(), ReplicationSnapshot(), ReplicationSnapshot(version=1)
-    bodies = ScrapeBodies(clock)
+    bodies = SharedBodies(clock)
 
     def made_at(snapshot: ReplicationSnapshot) -> int:
         return int(bodies.shared("/metrics", snapshot, lambda now: b"%d" % now))
 
     began = clock.now
     assert made_at(first) == began
-    clock.now = began + SHARED_MICROS - 1
+    clock.now = began + OF_SCRAPES - 1
     assert (made_at(first), made_at(second)) == (began, clock.now)
-    clock.now += SHARED_MICROS
+    clock.now += OF_SCRAPES
     assert made_at(second) == clock.now
     clock.now -= 10  # a clock that was set back
     assert made_at(second) == clock.now
 
 
 def test_what_is_asked_for_differently_is_not_shared_and_does_not_accumulate() -> None:
-    bodies, snapshot, made = ScrapeBodies(Clock()), ReplicationSnapshot(), []
+    bodies, snapshot, made = SharedBodies(Clock()), ReplicationSnapshot(), []
 
     def ask_for(number: int) -> None:
         def make(_: int) -> bytes:
@@ -80,7 +81,7 @@ def test_what_is_asked_for_differently_is_not_shared_and_does_not_accumulate() -
 
 
 def test_a_body_that_would_take_much_memory_is_not_held() -> None:
-    bodies, snapshot, made = ScrapeBodies(Clock()), ReplicationSnapshot(), []
+    bodies, snapshot, made = SharedBodies(Clock()), ReplicationSnapshot(), []
 
     def make(_: int) -> bytes:
         made.append(bytes((1 << 23) + 1))
@@ -91,7 +92,7 @@ def test_a_body_that_would_take_much_memory_is_not_held() -> None:
 
 
 def test_a_body_that_cannot_be_made_is_asked_for_again() -> None:
-    bodies, snapshot = ScrapeBodies(Clock()), ReplicationSnapshot()
+    bodies, snapshot = SharedBodies(Clock()), ReplicationSnapshot()
 
     def fail(_: int) -> bytes:
         raise RuntimeError
