@@ -5,7 +5,6 @@ from __future__ import annotations
 import html.parser
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -292,7 +291,7 @@ def test_a_broker_that_is_down_has_its_condition_before_it_is_raised(tables: Tab
         assert "Nothing is wrong with the broker itself" in page.text
 
 
-def test_readers_of_one_page_share_it_for_a_moment(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_of_one_page_share_it_for_a_moment(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
     def counted(page: PageModel, give_way: Callable[[], None]) -> str:
@@ -300,13 +299,26 @@ def test_readers_of_one_page_share_it_for_a_moment(trouble: str, monkeypatch: py
         return rendered(page, give_way)
 
     monkeypatch.setattr(routes, "rendered", counted)
-    paths = [links.cluster("main"), links.fleet(), links.incident("main-4")] * 10
-    with ThreadPoolExecutor(10) as pool:
-        assert {*pool.map(lambda path: ask(trouble, path)[0], paths)} == {200}
-    counts = Counter(made)
-    assert counts[links.incident("main-4")] == 10, "one that may read tables is made for each"
-    assert counts[links.cluster("main")] < 10
-    assert counts[links.fleet()] < 10
+    moments = [moment := micros_now()]
+    write_live_cluster(tables, moment)
+    with standing(tables, lambda: moments[-1]) as address:
+        for passed in (0, 500_000, 1_000_000):
+            moments.append(moment + passed)
+            for path in (links.cluster("main"), links.incident("main-4"), links.cluster("main")):
+                assert ask(address, path)[0] == 200
+    assert Counter(made) == {links.cluster("main"): 2, links.incident("main-4"): 3}, (
+        "one reads tables: it is not shared"
+    )
+
+
+@contextmanager
+def standing(tables: Tables, clock: Callable[[], int]) -> Iterator[str]:
+    """Serve what the tables have now, by a clock; give the address."""
+    refresher = Refresher(TablesReader(tables.directory), 60.0, "1")
+    refresher.refresh_once()
+    opened = listen_all("127.0.0.1:0", OPTION)
+    with serving_http(WebServer(application(Endpoints(refresher, 3600.0, clock=clock)), opened)):
+        yield address_of(opened[0])
 
 
 def test_what_is_not_there_is_refused_with_what_is(trouble: str) -> None:
@@ -391,12 +403,7 @@ def test_a_clock_of_the_exporter_that_is_behind_moves_no_moment(tables: Tables, 
         state = rows.state([1, 4], [1] if seconds == 900 else [1, 4], 1, change_number=seconds)
         brokers = rows.broker(1, at), rows.broker(4, at)
         tables.commit(rows.cluster_row(at), *brokers, rows.partition("orders", 0, state, at), rows.source(at))
-    refresher = Refresher(TablesReader(tables.directory), 60.0, "1")
-    refresher.refresh_once()
-    endpoints = Endpoints(refresher, 3600.0, clock=lambda: now - 600 * SECOND)
-    opened = listen_all("127.0.0.1:0", OPTION)
-    with serving_http(WebServer(application(endpoints), opened)):
-        address = address_of(opened[0])
+    with standing(tables, lambda: now - 600 * SECOND) as address:
         asked = get(address, "/clusters/main?at=15m")
         assert (
             f"this page shows {datetime.fromtimestamp((now - 1500 * SECOND) // SECOND, UTC):%Y-%m-%d %H:%M:%S}"
