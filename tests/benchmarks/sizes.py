@@ -47,8 +47,8 @@ class Measurement(NamedTuple):
 
 
 STATE: Final = Measurement(3_846, "bytes of a partition in an executor, changes", "shards --clusters 50")
-SAMPLES: Final = Measurement(3_350, "bytes of a partition in an executor, samples, at most", "sizes --measure 200000")
-ROUND: Final = Measurement(11, "microseconds of CPU of a round of positions, per partition", "sizes --measure 200000")
+SAMPLES: Final = Measurement(5_050, "bytes of a partition in an executor, samples, at most", "sizes --measure 200000")
+ROUND: Final = Measurement(12, "microseconds of CPU of a round of positions, per partition", "sizes --measure 200000")
 EXECUTOR: Final = Measurement(
     580, "MB of an executor without partitions, after the loss of others", "docs/large-form.md"
 )
