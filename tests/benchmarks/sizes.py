@@ -135,8 +135,8 @@ def rows(clusters: Sequence[int], partitions: Sequence[int]) -> Iterator[str]:
                 f"{some}",
                 f"{count:,}",
                 f"{size.executors} c",
-                f"{size.executor / 1000:.1f} GB c",
-                f"{size.driver / 1000:.1f} GB c",
+                gigabytes(size.executor),
+                gigabytes(size.driver),
                 f"{size.offsets_seconds:.0f}s c",
                 f"{rounded(size.writes)} {mark}",
                 f"{rounded(size.reads)} {mark}",
@@ -150,6 +150,11 @@ def measurements() -> Iterator[str]:
     yield "| measured | value | by |"
     yield "|---|---|---|"
     yield from (f"| {each.what} | {each.value:,.10g} | `{each.source}` |" for each in MEASURED)
+
+
+def gigabytes(megabytes: float) -> str:
+    """Write a computed size, rounded up."""
+    return f"{math.ceil(megabytes / 100) / 10:.1f} GB c"
 
 
 def rounded(number: float) -> str:
