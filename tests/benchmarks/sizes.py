@@ -47,8 +47,8 @@ class Measurement(NamedTuple):
 
 
 STATE: Final = Measurement(3_846, "bytes of a partition in an executor, changes", "shards --clusters 50")
-SAMPLES: Final = Measurement(3_350, "bytes of a partition in an executor, samples, at most", "sizes --measure 200000")
-ROUND: Final = Measurement(11, "microseconds of CPU of a round of positions, per partition", "sizes --measure 200000")
+SAMPLES: Final = Measurement(5_050, "bytes of a partition in an executor, samples, at most", "sizes --measure 200000")
+ROUND: Final = Measurement(12, "microseconds of CPU of a round of positions, per partition", "sizes --measure 200000")
 EXECUTOR: Final = Measurement(
     580, "MB of an executor without partitions, after the loss of others", "docs/large-form.md"
 )
@@ -135,8 +135,8 @@ def rows(clusters: Sequence[int], partitions: Sequence[int]) -> Iterator[str]:
                 f"{some}",
                 f"{count:,}",
                 f"{size.executors} c",
-                f"{size.executor / 1000:.1f} GB c",
-                f"{size.driver / 1000:.1f} GB c",
+                gigabytes(size.executor),
+                gigabytes(size.driver),
                 f"{size.offsets_seconds:.0f}s c",
                 f"{rounded(size.writes)} {mark}",
                 f"{rounded(size.reads)} {mark}",
@@ -150,6 +150,11 @@ def measurements() -> Iterator[str]:
     yield "| measured | value | by |"
     yield "|---|---|---|"
     yield from (f"| {each.what} | {each.value:,.10g} | `{each.source}` |" for each in MEASURED)
+
+
+def gigabytes(megabytes: float) -> str:
+    """Write a computed size, rounded up."""
+    return f"{math.ceil(megabytes / 100) / 10:.1f} GB c"
 
 
 def rounded(number: float) -> str:

@@ -54,6 +54,7 @@ HARMLESS = (
     "GENERATE symlink_format_manifest FOR TABLE {table}",
     "DROP TABLE {table}",
 )
+PATIENCE = 400.0
 FOR_OTHER_REASONS = frozenset({"ALTER TABLE"})
 """What Delta refuses before it looks at the features of a table."""
 
@@ -95,11 +96,12 @@ def is_applied(pipeline: Pipeline) -> bool:
 
 @pytest.mark.timeout(1200)  # a core that others use, too
 def test_other_writers_are_refused_while_the_job_writes_and_spark_reads_what_delta_rs_reads(
-    pipeline: Pipeline, catalog: SparkSession, tmp_path: Path
+    pipeline: Pipeline, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     collector = pipeline.collect("--simulate", "broker_loss", "--speed", "2")
-    job = pipeline.job()
-    pipeline.eventually(lambda: all(pipeline.rows(name) for name in WRITTEN), "the job writes", job)
+    job = pipeline.start("job", "job", *pipeline.job_arguments())
+    catalog: SparkSession = request.getfixturevalue("catalog")  # while the job starts
+    pipeline.eventually(lambda: all(pipeline.rows(name) for name in WRITTEN), "the job writes", job, PATIENCE)
     tables = [register(catalog, pipeline.tables, name) for name in WRITTEN]
     in_turn = [(each, table) for each, table in zip(REFUSED, cycle(tables), strict=False)]
     both = [(each, table) for each in REFUSED[:2] for table in tables]
@@ -111,9 +113,9 @@ def test_other_writers_are_refused_while_the_job_writes_and_spark_reads_what_del
     for statement in HARMLESS:
         catalog.sql(statement.format(table=tables[0])).collect()
     before = len(pipeline.rows("partition_changes"))
-    pipeline.eventually(lambda: len(pipeline.rows("partition_changes")) > before, "the job writes on", job)
+    pipeline.eventually(lambda: len(pipeline.rows("partition_changes")) > before, "the job writes on", job, PATIENCE)
     assert collector.stop() == 0, collector.text()
-    pipeline.eventually(lambda: is_applied(pipeline), "everything is applied", job)
+    pipeline.eventually(lambda: is_applied(pipeline), "everything is applied", job, PATIENCE)
     assert job.stop() == 0, job.text()
     assert "another job" not in job.text()
     assert "failed" not in job.text()
