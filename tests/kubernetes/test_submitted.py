@@ -60,7 +60,7 @@ def deleted(installation: Installation, name: str) -> None:
 
 @pytest.mark.timeout(1800)
 def test_in_client_mode_executors_are_pods_and_one_that_is_deleted_changes_no_table(installation: Installation) -> None:
-    assert "make -C isrwatch env && . isrwatch/.venv/bin/activate" in ACTIVATE
+    assert "(cd isrwatch && make env) && . isrwatch/.venv/bin/activate" in ACTIVATE
     installation.simulate(0)
     job = installation.start(CLIENT)
     try:
