@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.kafka, pytest.mark.spark, pyte
 
 
 ACTIVATE, CLIENT, CLUSTER = commands("Submit from a machine")
+# The stand-in has no addresses of services, and so no kubernetes.default.svc, by which such a driver finds the server.
+CLUSTER = CLUSTER.replace("--deploy-mode cluster", "--deploy-mode cluster --conf spark.kubernetes.driver.master=API")
 
 
 @pytest.fixture(scope="module")
