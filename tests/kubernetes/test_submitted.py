@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.kafka, pytest.mark.spark, pyte
 
 
 ACTIVATE, CLIENT, CLUSTER = commands("Submit from a machine")
-# The stand-in has no addresses of services, and so no kubernetes.default.svc, by which such a driver finds the server; and
-# on a busy machine a connection may take longer than Spark's ten seconds.
+# The stand-in has no addresses of services, and so no kubernetes.default.svc, by which such a driver finds the server;
+# and on a busy machine a connection may take longer than Spark's ten seconds.
 HERE = {
     "spark.kubernetes.driver.master": "API",
     "spark.kubernetes.submission.connectionTimeout": "60000",
