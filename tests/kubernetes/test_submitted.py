@@ -25,6 +25,18 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.kafka, pytest.mark.spark, pyte
 
 
 ACTIVATE, CLIENT, CLUSTER = commands("Submit from a machine")
+# The stand-in has no addresses of services, and so no kubernetes.default.svc, by which such a driver finds the server;
+# and on a busy machine a connection may take longer than Spark's ten seconds.
+HERE = {
+    "spark.kubernetes.driver.master": "API",
+    "spark.kubernetes.submission.connectionTimeout": "60000",
+    "spark.kubernetes.submission.requestTimeout": "60000",
+    "spark.kubernetes.driver.connectionTimeout": "60000",
+    "spark.kubernetes.driver.requestTimeout": "60000",
+}
+CLUSTER = CLUSTER.replace(
+    "--deploy-mode cluster", " ".join(["--deploy-mode cluster", *(f"--conf {key}={to}" for key, to in HERE.items())])
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +72,7 @@ def deleted(installation: Installation, name: str) -> None:
 
 @pytest.mark.timeout(1800)
 def test_in_client_mode_executors_are_pods_and_one_that_is_deleted_changes_no_table(installation: Installation) -> None:
-    assert "make -C isrwatch env && . isrwatch/.venv/bin/activate" in ACTIVATE
+    assert "(cd isrwatch && make env) && . isrwatch/.venv/bin/activate" in ACTIVATE
     installation.simulate(0)
     job = installation.start(CLIENT)
     try:
