@@ -90,8 +90,8 @@ def list_page(book: Runbook, values: Mapping[str, str]) -> str:
     """Return the HTML of the list of all alerts."""
     names = {each.lower(): each for each in book.sections}
     items = (
-        f"<dt>{link(_link(f'runbook/{name}', values), name)}"
-        f"<dd>{_html(first_sentence(section), names=names, values=values)}"
+        f"<dt>{link(_link(f'runbook/{name}', values), name)}</dt>"
+        f"<dd>{_html(first_sentence(section), names=names, values=values)}</dd>"
         for name, section in book.sections.items()
     )
     return _document("Runbook", PATH, values, _about(values), f"<dl>{''.join(items)}</dl>")

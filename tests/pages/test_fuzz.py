@@ -94,7 +94,7 @@ def checked(response: Direct, target: str) -> Direct:
     assert response.headers["x-content-type-options"] == "nosniff"
     kind = response.headers.get("content-type", "")
     if kind == HTML and response.body:
-        page = parsed(response.body) if "<nav" in response.text else None
+        page = parsed(response.body) if "<main" in response.text else None
         assert "<script" not in response.text.lower()
         assert not re.search(
             r"(?i)(href|src|action)=.?(javascript|data|https?://(?!alerts\.example/|isrwatch\.example/))", response.text

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from streaming.delta.log.storage import file_place, reading, table_at
@@ -79,8 +80,11 @@ class FileCopies:
             return table
         names = tuple(sorted(files["path"].to_pylist()))
         if names not in self._tables:
-            self._fetch(dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True)))
-            self._tables[names] = self._table_of(table, files)
+            try:
+                self._fetch(dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True)))
+                self._tables[names] = self._table_of(table, files)
+            except (OSError, DeltaError):  # no folder for temporary files, or no room in it
+                return table
             while len(self._tables) > _TABLES_KEPT:
                 self._tables.popitem(last=False)
         self._tables.move_to_end(names)

@@ -88,6 +88,17 @@ def test_what_is_too_large_is_asked_of_the_store_and_gives_the_same(
     assert of_moment(Past(place(proxy)).snapshot(at)) == of_moment(Past(tables.directory).snapshot(at))
 
 
+def test_without_room_for_temporary_files_the_store_is_asked(
+    tables: Tables, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(copies, "TemporaryDirectory", refuse)
+    at = START + 3 * MINUTE
+    assert of_moment(Past(place(proxy)).snapshot(at)) == of_moment(Past(tables.directory).snapshot(at))
+
+
 def test_a_file_that_is_missing_is_one_sentence_and_is_looked_for_again(tables: Tables, proxy: FaultProxy) -> None:
     past, at = Past(place(proxy)), START + 3 * MINUTE
     file = next((tables.directory / "partition_changes").rglob("*.parquet"))
