@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -66,6 +67,8 @@ SECONDS_BETWEEN_DELETIONS: Final = 60.0
 SECONDS_BETWEEN_PROGRESS: Final = 10.0
 SECONDS_WITHOUT_EXECUTORS: Final = 30.0
 """So long a Spark cluster may take to start one, or another one in place of one that was lost."""
+SECONDS_UNTIL_ENDED: Final = 60.0
+"""Limit of the stop of a job that another one has superseded: nothing that it still does can be committed."""
 NO_EXECUTORS: Final = (
     "Spark has no executor for this job, so nothing is applied: start workers, or free cores and memory of theirs; the "
     "page of Spark's master, or of YARN, shows both"
@@ -267,10 +270,10 @@ class Application:
             finally:
                 if self._stopping.is_set():
                     show_progress("stopping: each query ends its batch first")
-                if self._refusal() is not None:
-                    for query in self.queries:  # so that none of them reports progress over that of the other job
-                        query.is_superseded = True
-                self._stop()
+                if (refusal := self._refusal()) is not None:
+                    self._stop_superseded(refusal)
+                else:
+                    self._stop()
         except (Py4JError, ConnectionError) as error:  # from the stop, too, which must not hide that Spark died
             # Stopping a group of processes, as systemd does, stops Spark's as well, which loses nothing.
             if not self.is_stopping():
@@ -279,6 +282,25 @@ class Application:
             raise refusal
         if unfinished := [sentence for query in self.queries if (sentence := query.unfinished)]:
             raise IsrwatchError("; ".join(unfinished))
+
+    def _stop_superseded(self, refusal: TableRefused) -> None:
+        """Stop everything, or end the process where Spark does not stop: it may have lost its executors in a pause."""
+
+        def end() -> None:
+            self._report(str(refusal))
+            sys.stderr.flush()
+            os._exit(refusal.exit_code)
+
+        for query in self.queries:  # so that none of them reports progress over that of the other job
+            query.is_superseded = True
+        late = threading.Timer(SECONDS_UNTIL_ENDED, end)
+        late.daemon = True
+        late.start()
+        try:
+            with suppress(Py4JError, ConnectionError):  # the sentence is that of the refusal
+                self._stop()
+        finally:
+            late.cancel()
 
     def _raise_ended(self, error: Exception) -> None:
         if isinstance(error, Py4JNetworkError | ConnectionError):

@@ -137,6 +137,26 @@ def test_a_job_with_the_lease_continues_though_the_one_before_it_has_committed_o
     new.release()
 
 
+def test_a_job_whose_lease_is_taken_ends_although_spark_does_not_stop(
+    places: JobLocations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (LeaseClaim(JobLease(places.tables / "_lease", 1.0), print) for _ in range(2))
+    first.take()
+    said, codes, has_ended = list[str](), list[int](), threading.Event()
+    application = Application(SETTINGS, places, said.append, first)
+    second.take()
+    eventually(lambda: first.refusal)
+    monkeypatch.setattr(module, "SECONDS_UNTIL_ENDED", 0.1)
+    monkeypatch.setattr("os._exit", lambda code: (codes.append(code), has_ended.set()))
+    monkeypatch.setattr(application.reporter, "stop", lambda: has_ended.wait(30))
+    with pytest.raises(TableRefused):
+        application.wait()
+    assert codes == [1]
+    assert "has taken over the tables below" in said[-1]
+    first.release()
+    second.release()
+
+
 def test_a_standby_that_cannot_look_says_so_once_and_takes_nothing(
     places: JobLocations, active: LockClaim, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
