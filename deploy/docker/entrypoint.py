@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.request import Request, urlopen
 
 from streaming.commands import app
+from streaming.commands.job import warn
 from streaming.errors import MissingTool
 from streaming.runtime.jars import SPARK_KAFKA, jar_paths
 from streaming.runtime.java import find_java, java_environment
@@ -96,7 +97,7 @@ def become(words: Sequence[str]) -> int:
             try:
                 delete_left(driver, pods_api)
             except (OSError, ValueError) as error:
-                print(f"executors of an earlier driver may be left: {error}", file=sys.stderr)  # noqa: T201 - its log
+                warn(f"executors of an earlier driver may be left: {error}")
     return supervised(command)
 
 

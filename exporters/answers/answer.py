@@ -89,6 +89,7 @@ class Answer:
         as_of: the moment of the past; None is the present.
         unreadable: why a table could not be read, by its name; what it would add is missing.
         version: of the changes up to which it is complete; None where that does not matter.
+        table_id: of the table of changes that has this version; None where that is unknown.
     """
 
     columns: tuple[str, ...]
@@ -99,6 +100,7 @@ class Answer:
     as_of: AsOf | None = None
     unreadable: dict[str, str] = field(default_factory=dict)
     version: int | None = None
+    table_id: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the values for JSON."""
@@ -111,6 +113,7 @@ class Answer:
             "as_of": None if self.as_of is None else self.as_of._asdict(),
             "unreadable": self.unreadable,
             "version": self.version,
+            "table_id": self.table_id,
         }
 
     def to_json(self) -> str:
@@ -143,6 +146,7 @@ class Answer:
                 as_of=None if read["as_of"] is None else AsOf(**read["as_of"]),
                 unreadable=dict(read["unreadable"]),
                 version=read["version"],
+                table_id=read.get("table_id"),  # of an older program none
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not an answer: {error!r}") from error
@@ -193,4 +197,4 @@ def read_time(name: str, given: Mapping[str, tuple[str, ...]], clock: Clock) -> 
     try:
         return clock.read(given[name][-1])
     except ConfigurationError as error:
-        raise ConfigurationError(f"{name} is {given[name][-1]!r}: {error}") from None
+        raise ConfigurationError(f"{name} is {given[name][-1]!r}; {error}") from None

@@ -39,6 +39,7 @@ FILTERS: Final[Mapping[str, str]] = {
     "limit": "At most so many.",
     "before": "Only those that come before this key of an event (time, offset, id): the page before.",
     "after": "Only those that were committed after this version of partition_changes; all of them.",
+    "of_table": "Id of the partition_changes that the version is of: of another one there is no such version.",
 }
 """Every filter with its help."""
 VALUES: Final[Mapping[str, tuple[str, ...]]] = {"cause": tuple(Cause), "event": tuple(EventKind)}
@@ -60,7 +61,8 @@ def answer(tables: Tables, question: Question) -> Answer:
     """
     chosen, newest = Chosen.of(tables, question), newest_version(tables.folder / PARTITION_CHANGES.name)
     if after := question.filters.get("after"):
-        return _added(tables, _whole("after", after[-1]), newest, chosen.selection)
+        of_table = question.filters.get("of_table", (None,))[-1]
+        return _added(tables, _whole("after", after[-1]), newest, chosen.selection, of_table)
     unreadable = UnreadableTables()
     limit = _whole("limit", question.filters.get("limit", (str(LIMIT),))[-1])
     rows = [*chosen.newest(tables, limit or None, unreadable)]
@@ -94,13 +96,14 @@ class Chosen(NamedTuple):
         return history(tables.folder, self.selection, unreadable, limit=limit, as_of=version)
 
 
-def _added(tables: Tables, after: int, newest: int, selection: EventFilter) -> Answer:
+def _added(tables: Tables, after: int, newest: int, selection: EventFilter, of_table: str | None) -> Answer:
     if newest - after > _FARTHEST:
         raise ChangesRestarted(f"{newest - after:,} versions came since the last look")
-    added = added_events(tables.folder, after, selection)
+    added = added_events(tables.folder, after, selection, of_table)
     left_out = len(added.rows) - LARGEST_LIMIT
     said = [Sentence(f"{left_out:,} events came at once and are left out", Tone.WARNING)] if left_out > 0 else []
-    return _answer(tables, added.rows[-LARGEST_LIMIT:], said, added.version)
+    answered = _answer(tables, added.rows[-LARGEST_LIMIT:], said, added.version)
+    return replace(answered, table_id=added.table_id)
 
 
 def _answer(tables: Tables, rows: list[Row], said: list[Sentence], version: int) -> Answer:

@@ -148,6 +148,17 @@ def target_of(raw_path: str) -> Target | None:
     return None
 
 
+def path_of(target: Target, at: int | None = None) -> str:
+    """Return the path of a page of a cluster, without parameters of its own."""
+    made = {
+        PageKind.CLUSTER: lambda: cluster(target.cluster, at),
+        PageKind.BROKER: lambda: broker(target.cluster, int(target.name), at),
+        PageKind.TOPIC: lambda: topic(target.cluster, target.name, at),
+        PageKind.GROUPS: lambda: groups(target.cluster, at),
+    }
+    return made[target.kind]()
+
+
 def _of_cluster(segments: list[str]) -> Target | None:
     match segments:
         case [name]:

@@ -214,7 +214,7 @@ class BaseSnapshots:
                 continue
             newer = held if held.table_version == version else self._with_newer(held, changes, version)
             if newer is not None:
-                self._keep(newer)
+                self._hold_changes(newer)
                 return newer.of(clusters)
         since, until = at - _BACK, at + _AHEAD
         rows = self._changes(changes, begin.version, until, clusters)
@@ -226,10 +226,10 @@ class BaseSnapshots:
         keys = _without_nulls(newest.select([*_KEY, *_PLACE]))
         made = _Following(table_id, version, begin.version, clusters, since, until, snapshot, upto, keys, late)
         made = made._replace(rows=made.after(late))
-        self._keep(made)
+        self._hold_changes(made)
         return made
 
-    def _keep(self, held: _Following) -> None:
+    def _hold_changes(self, held: _Following) -> None:
         """Keep what was asked for last: of all clusters, and of one after the other."""
         self._following[held.clusters] = held
         while self._following and (

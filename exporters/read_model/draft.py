@@ -58,7 +58,7 @@ class SnapshotDraft:
     expired_incidents: IncidentCounts = field(default_factory=Counter)
     counted_since: int | None = None
     keeps_counters: bool = True
-    """What is exposed as a counter never goes back; a state of the past is shown as its rows have it."""
+    """Exposed counters never go back; a state of the past is shown as its rows have it."""
 
     def __post_init__(self) -> None:
         """Keep incidents and conditions until others are put, and since when is counted."""

@@ -128,21 +128,29 @@ def merged(
 
 
 class AddedEvents(NamedTuple):
-    """Events that were committed after a version, in the order of commits, and the version up to which."""
+    """Events that were committed after a version, in the order of commits; up to which version, of which table."""
 
     rows: list[Row]
     version: int
+    table_id: str | None
 
 
-def added_events(tables: Place, version: int, selection: EventFilter) -> AddedEvents:
+def added_events(tables: Place, version: int, selection: EventFilter, table_id: str | None) -> AddedEvents:
     """Read the selected events that were committed after a version of ``partition_changes``.
 
+    Args:
+        tables: the folder of the tables.
+        version: that was read last.
+        selection: which events.
+        table_id: id of the table that the version is of; None is unknown.
+
     Raises:
-        ChangesRestarted: the changes after that version are not there any more.
+        ChangesRestarted: the changes after that version are not there any more, or the table is another one.
     """
     reader = ChangeReader(tables / PARTITION_CHANGES.name, version)
+    reader.table_id = table_id
     rows = [row for _, changes in reader.poll() for row in rows_of(events_of(changes)) if selection.matches(row)]
-    return AddedEvents(rows, reader.version)
+    return AddedEvents(rows, reader.version, reader.table_id)
 
 
 def rows_of(events: pa.Table) -> list[Row]:

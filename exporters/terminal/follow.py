@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from exporters.answers.answer import AnswersRestarted, ServerUnavailable
+from exporters.answers.answer import AnswersRestarted, ServerRefused, ServerUnavailable
 from exporters.answers.events import LARGEST_LIMIT
 from exporters.read_model.recorded_events import EventsTable, Row, merged, rows_of
 from streaming.contracts.tables import PARTITION_CHANGES
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 0.2
 SERVER_LOOK_SECONDS: Final = 1.0
+_OF_TABLE: Final = "of_table"
 REMEMBERED: Final = 100_000
 """Ids of the newest events, by which a history that is read again leaves out what was given already."""
 
@@ -109,6 +110,7 @@ class ServerFollower:
         self._server, self._question, self._limit = server, question, limit
         self._newest, self._say = newest, say
         self._version: int | None = None
+        self._table_id: str | None = None
         self._given: deque[str] = deque(maxlen=REMEMBERED)
         self._said: str | None = None
 
@@ -118,7 +120,7 @@ class ServerFollower:
             rows = self._begin() if self._version is None else self._added(self._version)
         except AnswersRestarted as gap:
             self._say(f"{gap}; reading the events again")
-            self._version, self._limit = None, LARGEST_LIMIT
+            self._version, self._table_id, self._limit = None, None, LARGEST_LIMIT
             return []
         except ServerUnavailable as error:
             if not self._given and self._version is None:
@@ -140,14 +142,21 @@ class ServerFollower:
             time.sleep(SERVER_LOOK_SECONDS)
 
     def _begin(self) -> list[Row]:
-        version = self._asked(limit="1").version
+        newest = self._asked(limit="1")
+        begin = newest if not newest.version else self._asked(after=str(newest.version))
         rows = [*self._newest(self._limit)]
-        self._version = version
+        self._version, self._table_id = begin.version, begin.table_id
         return rows
 
     def _added(self, version: int) -> list[Row]:
-        answer = self._asked(after=str(version))
-        self._version = answer.version
+        after = str(version)
+        try:
+            answer = self._asked(after=after, **({} if self._table_id is None else {_OF_TABLE: self._table_id}))
+        except ServerRefused as refused:  # an older one answers at the same address, too
+            if self._table_id is None or _OF_TABLE not in str(refused):
+                raise
+            answer = self._asked(after=after)
+        self._version, self._table_id = answer.version, answer.table_id
         for sentence in answer.sentences:
             self._say(sentence.text)
         return answer.rows

@@ -290,6 +290,7 @@ _ANSWER_COLUMNS: Final = (
         "what is shown of the past; null: the present",
     ),
     Column("version", "long", "version of the changes up to which it is complete; null where that does not matter"),
+    Column("table_id", "string", "id of the partition_changes that has this version; null where that is unknown"),
 )
 _GONE: Final = "What was committed after the version is not there any more, or too much: begin again."
 
@@ -322,7 +323,7 @@ def _filter_of(answering: Answering, name: str) -> Parameter:
     elif name in answering.numbers:
         schema = {"type": "integer", "minimum": 0, "maximum": LARGEST}
     elif name in _TIMES:
-        schema = AT.schema
+        schema = dict(AT.schema)
     return Parameter(name=name, help=help_text, schema=schema, parse=str, is_repeatable=True)
 
 

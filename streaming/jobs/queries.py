@@ -78,7 +78,7 @@ class JobBus(Protocol):
         """Return the end of a log, and the number of bytes after the last applied record."""
 
     def unread(self, channel: Channel) -> int:
-        """Count the records that were not read since the start, as far as that is known."""
+        """Return how many records wait in a topic of which none was read since the start; 0 for a directory."""
 
     def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
         """Delete the applied part of a log."""

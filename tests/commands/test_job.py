@@ -96,3 +96,24 @@ def test_under_spark_submit_no_jar_is_fetched_because_spark_was_given_them(
     monkeypatch.setenv("ISRWATCH_CACHE", str(tmp_path / "none"))
     monkeypatch.setenv("ISRWATCH_IVY_SETTINGS", str(tmp_path / "nowhere.xml"))
     assert connector_jars() == ()
+
+
+@pytest.mark.long
+def test_a_standby_of_a_folder_waits_for_the_lock_and_runs_once_the_job_is_killed(pipeline: Pipeline) -> None:
+    active = pipeline.job()
+    own = ["--checkpoint", str(pipeline.directory / "second"), "--standby"]
+    standby = pipeline.start("standby", "job", *pipeline.job_arguments(), *own)
+    pipeline.eventually(lambda: "standing by with Spark ready" in standby.text(), "it waits", standby, 400.0)
+    second = pipeline.start("second", "job", *pipeline.job_arguments())
+    assert second.wait() == 1
+    assert "another job writes the tables below" in second.text()
+    active.pause()
+    time.sleep(3)
+    assert "taking over" not in standby.text()
+    active.kill()
+    pipeline.eventually(lambda: "running" in standby.text(), "it takes over", standby, 400.0)
+    waiting = pipeline.start("waiting", "job", *pipeline.job_arguments(), *own)
+    pipeline.eventually(lambda: "standing by with Spark ready" in waiting.text(), "it waits", waiting, 400.0)
+    assert waiting.stop() == 0
+    assert waiting.text().splitlines()[-1].endswith("stopped; it was standing by")
+    assert standby.stop() == 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -84,7 +85,8 @@ class Installation:
         """Return the variables of its shell: kubectl, the API server, and the code of this checkout."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "ISRWATCH"))}
         scratch = {"TMPDIR": str(self.folder), "SPARK_LOCAL_DIRS": str(self.folder), "SPARK_LOCAL_IP": "127.0.0.1"}
-        path = f"{program('kubectl').parent}{os.pathsep}{os.environ['PATH']}"
+        folders = [program("kubectl").parent, Path(sys.executable).parent, os.environ["PATH"]]  # an activated .venv
+        path = os.pathsep.join(map(str, folders))
         ours = {"KUBECONFIG": str(self._kubeconfig), "PATH": path, "PYTHONPATH": str(ROOT)}
         return kept | scratch | ours
 

@@ -1,4 +1,7 @@
-"""``spark-submit --master k8s://`` as the page has it: in client mode and in cluster mode, to equal tables."""
+"""``spark-submit --master k8s://`` as the page has it: in client mode and in cluster mode, to equal tables.
+
+The environment of ``make env`` is that of the tests, with the code of this checkout.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,19 @@ pytest_plugins = ("tests.plugins.package",)
 pytestmark = [pytest.mark.kubernetes, pytest.mark.kafka, pytest.mark.spark, pytest.mark.store, pytest.mark.long]
 
 
-CLIENT, CLUSTER = commands("Submit from a machine")
+ACTIVATE, CLIENT, CLUSTER = commands("Submit from a machine")
+# The stand-in has no addresses of services, and so no kubernetes.default.svc, by which such a driver finds the server;
+# and on a busy machine a connection may take longer than Spark's ten seconds.
+HERE = {
+    "spark.kubernetes.driver.master": "API",
+    "spark.kubernetes.submission.connectionTimeout": "60000",
+    "spark.kubernetes.submission.requestTimeout": "60000",
+    "spark.kubernetes.driver.connectionTimeout": "60000",
+    "spark.kubernetes.driver.requestTimeout": "60000",
+}
+CLUSTER = CLUSTER.replace(
+    "--deploy-mode cluster", " ".join(["--deploy-mode cluster", *(f"--conf {key}={to}" for key, to in HERE.items())])
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +72,7 @@ def deleted(installation: Installation, name: str) -> None:
 
 @pytest.mark.timeout(1800)
 def test_in_client_mode_executors_are_pods_and_one_that_is_deleted_changes_no_table(installation: Installation) -> None:
+    assert "(cd isrwatch && make env) && . isrwatch/.venv/bin/activate" in ACTIVATE
     installation.simulate(0)
     job = installation.start(CLIENT)
     try:
@@ -65,8 +81,8 @@ def test_in_client_mode_executors_are_pods_and_one_that_is_deleted_changes_no_ta
         deleted(installation, installation.executors()[0].name)
         installation.eventually(lambda: len(installation.executors()) == 2, "Spark makes another one", job)
         installation.becomes_equal()
-        job.process.send_signal(signal.SIGTERM)
-        assert job.process.wait(120) == 0, job.text()[-3000:]
+        job.stop_group()  # as a closed terminal does
+        assert "everything applied is in the tables" in job.text(), job.text()[-3000:]
         installation.eventually(lambda: not installation.executors(), "no executor is left")
     finally:
         job.kill()

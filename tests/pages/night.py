@@ -5,15 +5,16 @@ FOLDER        runs that ``python -m tests.chaos_kafka --keep FOLDER`` has kept
 --play N      play a run of so many faults of a small cluster first, and keep it there
 --seed S      draws the same moments and faults (it is printed)
 
-At each moment the page of all clusters, that of the cluster and that of each topic are read over HTTP with ``?at=``.
-Then "previous change" is followed from the end to the beginning, and "next change" back: each change of the log is met
-once.
+At each moment the page of all clusters, that of the cluster, those of its topics and brokers, and those of its newest
+incidents are read over HTTP with ``?at=``. Then "previous change" is followed from the end to the beginning, and "next
+change" back: each change of the log is met once.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -39,6 +40,7 @@ from tests.pages.reading import Read, get_page
 
 CLUSTER: Final = "chaos"
 _SHOWN: Final = 5
+_INCIDENTS: Final = 3
 _OK: Final = 200
 _COUNTS: Final = ("offline", "under min ISR", "at min ISR", "fenced brokers")
 
@@ -98,10 +100,43 @@ def differences(pages: Pages, log: KafkasLog, moment: int) -> Iterator[str]:
             yield f"{when}the page of all clusters has {shown}, the log {expected.counts()}"
     if len(fleet.table("cluster", *_COUNTS)) != 1:
         yield f"{when}the page of all clusters ({fleet.status}) does not have the cluster alone"
-    yield from (when + each for each in of_cluster(pages.read(links.cluster(CLUSTER, moment)), expected))
+    cluster = pages.read(links.cluster(CLUSTER, moment))
+    yield from (when + each for each in of_cluster(cluster, expected))
     for topic in sorted(expected.topics()):
         page = pages.read(links.topic(CLUSTER, topic, moment))
         yield from (when + each for each in of_topic(page, topic, expected.of_topic(topic)))
+    for broker in sorted(expected.brokers):
+        page = pages.read(links.broker(CLUSTER, broker, moment))
+        yield from (when + each for each in of_broker(page, broker, expected))
+    for row in cluster.table("incident", "what happened", "lasted")[:_INCIDENTS]:
+        page = pages.read(links.incident(row["incident"], moment))
+        yield from (when + each for each in of_incident(page, row["incident"], expected))
+
+
+def of_broker(page: Read, broker: int, expected: Moment) -> Iterator[str]:
+    """Yield what the page of a broker has otherwise of what it leads and holds, and of its partitions at risk."""
+    held = {place: facts for place, facts in expected.partitions.items() if broker in facts.replicas}
+    led = sum(facts.leader == broker for facts in held.values())
+    in_sync = sum(broker in facts.isr for facts in held.values())
+    found = re.search(r"leads\s*([\d,]+) partitions\s*in sync\s*([\d,]+) of ([\d,]+) replicas", page.text)
+    shown = found and tuple(map(number_in, found.groups()))
+    if shown != (led, in_sync, len(held)):
+        yield f"the page of broker {broker} ({page.status}) has {shown}, the log {(led, in_sync, len(held))}"
+    by_name = {f"{topic}-{number}": facts for (topic, number), facts in held.items()}
+    for row in page.table("partition", "leader", "ISR", "not in sync"):
+        facts = by_name.get(row["partition"])
+        if facts is None or numbers_in(row["ISR"]) != frozenset(facts.isr):
+            yield f"the page of broker {broker} has {row}, the log {facts}"
+
+
+def of_incident(page: Read, incident: str, expected: Moment) -> Iterator[str]:
+    """Yield what the page of an incident has otherwise of the state of its suspects."""
+    if page.status != _OK:
+        yield f"the page of {incident} is answered with {page.status}"
+    for row in page.table("broker", "state then", "explains"):
+        broker = number_in(row["broker"].removeprefix("broker "))
+        if broker in expected.brokers and ("fenced" in row["state then"]) != expected.brokers[broker]:
+            yield f"the page of {incident} has broker {broker} {row['state then']}, fenced: {expected.brokers[broker]}"
 
 
 def of_cluster(page: Read, expected: Moment) -> Iterator[str]:

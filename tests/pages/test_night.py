@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from deploy.sandbox.dump import DumpedRecord
+from tests.chaos_kafka.compare import Facts
 from tests.chaos_kafka.kept import kept_folders, kept_night, records_kept
 from tests.pages.kafkas_log import Counts, KafkasLog, Moment
 from tests.pages.night import Pages, Walk, differences, drawn, wrong_walk
@@ -71,6 +72,10 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     )
 
 
+def isr_of(facts: Facts) -> str:
+    return ", ".join(map(str, facts.isr))
+
+
 def pages_of(moment: Moment, fault: str = "") -> Pages:
     """Serve the pages of one moment as they should be, but for one fault."""
 
@@ -88,12 +93,25 @@ def pages_of(moment: Moment, fault: str = "") -> Pages:
             if fault == "leader":
                 rows[1][1] = 3
             return table(["partition", "leader", "ISR", "not in sync"], rows[: 1 if fault == "partition" else 2])
+        if "/brokers/" in path:
+            number = int(path.rpartition("/")[2])
+            led, in_sync = (sum(facts.leader == number for facts in parts), sum(number in facts.isr for facts in parts))
+            held = sum(number in facts.replicas for facts in parts)
+            at_risk = [[f"orders-{n}", facts.leader, "7" if fault == "of broker" and not n else isr_of(facts), ""]
+                       for n, facts in enumerate(parts) if number in facts.replicas and number == 1]  # fmt: skip
+            return (f"<dl><dt>leads</dt><dd>{led + (fault == 'leads')} partitions</dd><dt>in sync</dt>"
+                    f"<dd>{in_sync} of {held} replicas</dd></dl>"
+                    + table(["partition", "leader", "ISR", "not in sync"], at_risk))  # fmt: skip
+        if path.startswith("/incidents/"):
+            state = "fenced" if moment.brokers[3] and fault != "of incident" else "active"
+            return table(["broker", "state then", "explains", "evidence"], [["broker 3", state, "100 %", ""]])
         rows = [
             [f"broker {broker}", "fenced" if is_fenced else "active", sum(facts.leader == broker for facts in parts),
              f"{sum(broker in facts.isr for facts in parts)} of {len(parts)}"]
             for broker, is_fenced in moment.brokers.items()
         ]  # fmt: skip
-        return table(["broker", "state", "leads", "in sync"], rows[: 2 if fault == "broker" else 3])
+        incidents = table(["incident", "what happened", "lasted"], [["chaos-1", "broker 3 was lost", "open"]])
+        return table(["broker", "state", "leads", "in sync"], rows[: 2 if fault == "broker" else 3]) + incidents
 
     return Pages("127.0.0.1:1", lambda url: read_page(200, url, html(url)))
 
@@ -110,6 +128,8 @@ def test_pages_that_show_what_the_log_had_are_right(second: int) -> None:
         ("leader", "orders-1 is shown with leader"),
         ("partition", "topic orders (200) has partitions"),
         ("broker", "the cluster (200) has brokers"),
+        ("of broker", "the page of broker 1 has"),
+        ("of incident", "the page of chaos-1 has broker 3 active, fenced: True"),
     ],
 )
 def test_each_kind_of_fault_is_seen(fault: str, said: str) -> None:
@@ -125,7 +145,7 @@ def test_the_state_of_another_moment_is_seen() -> None:
 
 def test_a_refused_page_is_no_right_one() -> None:
     refused = Pages("127.0.0.1:1", lambda url: Read(404, url))
-    assert len(list(differences(refused, KAFKAS, 3 * SECOND))) == 3
+    assert len(list(differences(refused, KAFKAS, 3 * SECOND))) == 3 + 3, "of the brokers"
 
 
 def walked(moments: list[int], *, skipped: int | None = None) -> Walk:

@@ -26,6 +26,7 @@ SCHEDULER: Final = {
     "yarn.scheduler.capacity.maximum-am-resource-percent": "1.0",
 }
 SERVICES: Final = ("address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address")
+ANY_PORT: Final = ("localizer.address", "webapp.address", "collector-service.address")
 RESOURCES: Final = {
     "yarn.nodemanager.resource.memory-mb": "6144",
     "yarn.nodemanager.resource.cpu-vcores": "6",
@@ -56,18 +57,12 @@ class YarnCluster:
             nodes: number of NodeManagers.
             expiry_seconds: a NodeManager of which nothing was seen for this long is lost; YARN's default is 600.
         """
-        self._root, self.hdfs, self.conf = root, Hdfs(root), root / "conf"
-        ports = {name: f"{HERE}:{free_port()}" for name in SERVICES}
-        self.page = f"http://{ports['webapp.address']}"
-        self._site = {
-            **RESOURCES,
-            **{f"yarn.resourcemanager.{name}": address for name, address in ports.items()},
-            "yarn.nm.liveness-monitor.expiry-interval-ms": str(round(1000 * expiry_seconds)),
-        }
+        self._root, self.hdfs, self.conf, self.page = root, Hdfs(root), root / "conf", ""
+        self._expiry = str(round(1000 * expiry_seconds))
         main = f"{SERVER}.resourcemanager.ResourceManager"
         ready = "Transitioned to active state"
         self._manager = HadoopServer(root / "resourcemanager", main, ready, conf=self.conf, jars=JARS_OF_YARN)
-        self.nodes = [Node(root, number, self._site) for number in range(nodes)]
+        self.nodes = [Node(root, number) for number in range(nodes)]
 
     def start(self) -> None:
         """Start all of them.
@@ -76,10 +71,15 @@ class YarnCluster:
             MissingTool: a jar, pyspark or Java is missing and cannot be fetched.
         """
         self.hdfs.start()
-        configure(self.conf, yarn_site=self._site, capacity_scheduler=SCHEDULER)
+        ports = {name: f"{HERE}:{free_port()}" for name in SERVICES}
+        self.page = f"http://{ports['webapp.address']}"
+        site = {**RESOURCES, **{f"yarn.resourcemanager.{name}": address for name, address in ports.items()}}
+        site["yarn.nm.liveness-monitor.expiry-interval-ms"] = self._expiry
+        configure(self.conf, yarn_site=site, capacity_scheduler=SCHEDULER)
         self._manager.start()
         for node in self.nodes:
-            node.start(self.conf)
+            node.configure(site, self.conf)
+            node.server.start()
 
     def executors(self) -> list[int]:
         """Give the Java processes of executors."""
@@ -121,24 +121,22 @@ class YarnCluster:
 class Node:
     """A NodeManager, with folders of its own, and the containers that it has started."""
 
-    def __init__(self, root: Path, number: int, site: dict[str, str]) -> None:
+    def __init__(self, root: Path, number: int) -> None:
         self._root, self._conf = root / f"nodemanager-{number}", root / f"conf-{number}"
-        self._site = {
-            **site,
-            "yarn.nodemanager.local-dirs": str(self._root / "local"),
-            "yarn.nodemanager.log-dirs": str(self._root / "logs"),
-            **{f"yarn.nodemanager.{part}": f"{HERE}:{free_port()}" for part in
-               ("address", "localizer.address", "webapp.address", "collector-service.address")},
-        }  # fmt: skip
         main, ready = f"{SERVER}.nodemanager.NodeManager", "Registered with ResourceManager as"
         self.server = HadoopServer(self._root, main, ready, conf=self._conf, jars=JARS_OF_YARN)
 
-    def start(self, conf: Path) -> None:
-        """Start it with the configuration of the cluster, and its own folders and ports."""
-        configure(self._conf, yarn_site=self._site)
+    def configure(self, site: dict[str, str], conf: Path) -> None:
+        """Write the configuration of the cluster with its own folders, and the port that is its name, which stays."""
+        own = {
+            "yarn.nodemanager.local-dirs": str(self._root / "local"),
+            "yarn.nodemanager.log-dirs": str(self._root / "logs"),
+            "yarn.nodemanager.address": f"{HERE}:{free_port()}",
+            **dict.fromkeys((f"yarn.nodemanager.{part}" for part in ANY_PORT), f"{HERE}:0"),
+        }
+        configure(self._conf, yarn_site=site | own)
         for name in ("core-site.xml", "hdfs-site.xml"):
             (self._conf / name).write_bytes((conf / name).read_bytes())
-        self.server.start()
 
     def runs(self, pids: list[int]) -> bool:
         """Return whether one of some processes is in a container on it."""

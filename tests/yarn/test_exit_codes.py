@@ -21,6 +21,7 @@ from tests.yarn.submit import HOME, ROOT, environment, submit_command
 pytest_plugins = ("tests.plugins.package",)
 pytestmark = [pytest.mark.yarn, pytest.mark.long, pytest.mark.timeout(3000)]
 PATIENCE = 600.0
+ENDED = {"FINISHED", "FAILED", "KILLED"}
 ONE_ATTEMPT = {"spark.yarn.maxAppAttempts": "1"}
 LOSS_FAILS = {"spark.yarn.am.clientModeTreatDisconnectAsFailed": "true"}
 
@@ -41,7 +42,7 @@ class Submitter:
     def ended(self, job: Program) -> tuple[int, str]:
         """Return the exit code, and the final status of the newest application."""
         code = job.wait(PATIENCE)
-        done = self._pipeline.eventually(lambda: self.newest()["state"] in {"FINISHED", "FAILED", "KILLED"}, "the end")
+        done = self._pipeline.eventually(lambda: self.newest()["state"] in ENDED, "the end", None, PATIENCE)
         assert done
         return code, self.newest()["finalStatus"]
 
@@ -60,29 +61,33 @@ def submitter(cluster: YarnCluster, pipeline: KafkaPipeline, package: Path, bare
     return Submitter(cluster, pipeline, package, bare_python)
 
 
-def test_client_mode_ends_as_the_job_does(submitter: Submitter, pipeline: KafkaPipeline) -> None:
+def test_client_mode_ends_with_the_exit_code_of_the_job(submitter: Submitter, pipeline: KafkaPipeline) -> None:
     pipeline.config.write_text(pipeline.config.read_text().replace("[job]\n", '[job]\nqueries = ["nothing"]\n'))
     job = submitter.submit("client")
     assert job.wait(PATIENCE) == 2, job.text()
     assert submitter.cluster.applications() == []
     pipeline.config.write_text(pipeline.config.read_text().replace('queries = ["nothing"]\n', ""))
 
-    feed = Feed(pipeline, pieces=4)
+    feed = Feed(pipeline, pieces=1)
     job = submitter.submit("client")
     applied(feed, pipeline, job)
     os.kill(driver_of(job), signal.SIGTERM)
     assert submitter.ended(job) == (0, "SUCCEEDED"), job.text()
 
-    job = submitter.submit("client")
+
+def test_client_mode_has_failed_where_the_job_has_or_its_driver_is_lost(
+    submitter: Submitter, pipeline: KafkaPipeline
+) -> None:
+    feed = Feed(pipeline, pieces=2)
+    job = submitter.submit("client", **ONE_ATTEMPT)
     applied(feed, pipeline, job)
     here = [sys.executable, "-m", "streaming.commands", "job", "--config", str(pipeline.config)]
     other = pipeline.run("job", here, cwd=pipeline.directory, PYTHONPATH=str(ROOT))
     pipeline.eventually(lambda: "running" in other.text(), "another job takes the tables", other, PATIENCE)
-    feed.publish()
     assert submitter.ended(job) == (1, "FAILED"), job.text()
     assert other.stop() == 0, other.text()
 
-    job = submitter.submit("client", **LOSS_FAILS)
+    job = submitter.submit("client", **ONE_ATTEMPT, **LOSS_FAILS)
     applied(feed, pipeline, job)
     job.kill()
     assert submitter.ended(job) == (-signal.SIGKILL, "FAILED")

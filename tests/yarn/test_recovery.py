@@ -40,7 +40,7 @@ class Losses:
         node = next(node for node in self._cluster.nodes if not node.runs(self._cluster.masters()))
         node.lose()
         at = time.monotonic()
-        node.start(self._cluster.conf)
+        node.server.start()
         return at
 
     def the_driver(self) -> float:
@@ -50,8 +50,10 @@ class Losses:
     def the_node_manager_of_the_driver(self) -> float:
         """Let its containers live on, as on a machine that is cut off: two drivers write for a while."""
         node = next(node for node in self._cluster.nodes if node.runs(self._cluster.masters()))
+        before, at = set(self._cluster.drivers()), time.monotonic()
         node.server.kill()
-        return time.monotonic()
+        wait_until(lambda: set(self._cluster.drivers()) - before, "another driver", seconds=PATIENCE)
+        return at
 
     def the_name_node(self) -> float:
         self._cluster.hdfs.name_node.kill()

@@ -247,8 +247,7 @@ def incident_page(
     """
     shown, level, said = shown_id(row), level_of_incident(row), sentence_of(row)
     events, is_complete = _events_until_now(inputs, row, history)
-    cluster = inputs.snapshot.clusters.get(row["cluster_id"])
-    name = row["cluster"] if cluster is None else _shown_name(inputs, row["cluster_id"], cluster.name)
+    cluster, name = _cluster_of(inputs, row)
     moments = [*map(moment_row, by_moment(events))]
     lines, lines_left_out = _partition_lines(events, name, inputs.at)
     state = lasted(row, inputs.now, is_old=is_old(inputs, row))
@@ -312,8 +311,12 @@ def _state_heading(inputs: Inputs, row: Row) -> str:
     return "state when last observed" if is_old(inputs, row) else "state now"
 
 
-def _shown_name(inputs: Inputs, cluster_id: str, name: str) -> str:
-    return next((shown for shown, each in inputs.clusters.items() if each.cluster.cluster_id == cluster_id), name)
+def _cluster_of(inputs: Inputs, row: Row) -> tuple[ClusterSnapshot | None, str]:
+    """Return the cluster of an incident, None if it is not there, and the name that it is shown under."""
+    cluster = inputs.snapshot.clusters.get(row["cluster_id"])
+    name = row["cluster"] if cluster is None else cluster.name
+    shown = (shown for shown, each in inputs.clusters.items() if each.cluster.cluster_id == row["cluster_id"])
+    return cluster, next(shown, name)
 
 
 def _notices(inputs: Inputs, cluster: ClusterSnapshot | None, history: IncidentHistory) -> Iterator[Notice]:

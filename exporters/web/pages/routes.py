@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
 from exporters.answers.incidents import report
-from exporters.answers.links import MARKDOWN, PageKind, Target, moved, relative, target_of
+from exporters.answers.links import MARKDOWN, PageKind, Target, moved, path_of, relative, target_of
 from exporters.answers.post_mortem import markdown
 from exporters.read_model.past import EVERYTHING, ChangeScope, MomentRefused
 from exporters.read_model.snapshot import NO_TABLE
@@ -235,7 +235,7 @@ class PageRoutes:
             if target.kind is PageKind.INCIDENTS:
                 snapshot = self._names_alone(at, inputs)
             else:
-                snapshot = self._past.snapshot(at, clusters)
+                snapshot = _under_names_of_now(self._past.snapshot(at, clusters), inputs, target, at)
             previous = self._past.previous(at, scope)
             if previous is not None and previous < begin:
                 previous = None
@@ -274,6 +274,26 @@ class PageRoutes:
         ends = () if shown is None else (("the oldest moment", shown[0]), ("the newest moment", shown[1]))
         choices = [PageLink(words, moved(inputs.path, query, at)) for words, at in ends]
         return [*choices, PageLink("now", moved(inputs.path, query, None))]
+
+
+def _under_names_of_now(then: ReplicationSnapshot, inputs: Inputs, target: Target, at: int) -> ReplicationSnapshot:
+    """Return a state of the past in which each cluster has the name that it has now, as its paths have it.
+
+    Raises:
+        PageMoved: a page was asked for under the name that its cluster had then.
+    """
+    now = inputs.snapshot.clusters
+    renamed = {key: now[key].name for key, each in then.clusters.items() if key in now and now[key].name != each.name}
+    for key, name in renamed.items():
+        if then.clusters[key].name == target.cluster and target.cluster not in inputs.clusters:
+            raise PageMoved(path_of(target._replace(cluster=name), at))
+    if not renamed:
+        return then
+    clusters = {
+        key: replace(each, cluster=each.cluster._replace(cluster=renamed[key])) if key in renamed else each
+        for key, each in then.clusters.items()
+    }
+    return replace(then, clusters=clusters)
 
 
 def _is_read(request: Request) -> bool:

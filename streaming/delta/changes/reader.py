@@ -101,7 +101,7 @@ class ChangeReader:
         self._schema = SCHEMA if self._columns is None else _part_of_schema(self._columns)
         self._clusters = None if clusters is None else sorted(clusters)
         # Id of the table that was opened first; None before that.
-        self._table_id: int | None = None
+        self.table_id: str | None = None
         self.created_at: int | None = None  # UTC microseconds; all counters of the tables were 0 then
         # Identity of the log entry of ``version``; None before the first poll that read something, or if it expired.
         self._identity: tuple[object, ...] | None = None
@@ -172,11 +172,12 @@ class ChangeReader:
                 raise ChangesRestarted(f"{self.path} is gone")
             return BEFORE_FIRST, []
         check_layout(table, PARTITION_CHANGES)
-        if self._table_id not in {None, table.metadata().id} or table.version() < self.version:
+        table_id = str(table.metadata().id)
+        if self.table_id not in {None, table_id} or table.version() < self.version:
             raise ChangesRestarted(f"{self.path} was recreated or restored from an older copy")
         if self._identity is not None and identity_of(self.path, self.version) is not None:
             raise ChangesRestarted(f"version {self.version} of {self.path} was replaced")
-        self._table_id, created_ms = table.metadata().id, table.metadata().created_time
+        self.table_id, created_ms = table_id, table.metadata().created_time
         self.created_at = None if created_ms is None else 1000 * created_ms
         newest = min(upto, int(table.version()))
         return newest, _files_with(table, self.version, newest, self._clusters)

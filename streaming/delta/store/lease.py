@@ -89,7 +89,7 @@ def boot_clock() -> float:
 
 
 class JobLease:
-    """The lease that this process may have. ``watch`` waits for it, ``take`` does not. Not safe for threads.
+    """The lease that this process may have. ``LeaseWatch`` waits for it, ``take`` does not. Not safe for threads.
 
     Attributes:
         folder: of the numbers.
@@ -126,7 +126,7 @@ class JobLease:
         except FileNotFoundError:  # deleted between two requests: others are far ahead
             return False
         numbers = numbers_below(self.folder)
-        if max(numbers) > following:  # it was free because others have had it, and deleted it
+        if max(numbers, default=following) > following:  # it was free because others have had it, and deleted it
             delete(self._place(following))
             return False
         self._number = following

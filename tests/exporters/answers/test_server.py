@@ -395,3 +395,56 @@ def test_a_follower_gives_each_event_once_and_survives_a_server_that_is_away(tmp
         assert "new-1" not in {row["event_id"] for row in before}
     assert (follower.poll(), follower.poll(), len(said)) == ([], [], 1), "it says so once"
     assert said[0].endswith("; trying again")
+
+
+def test_a_follower_notices_tables_that_were_made_again_and_have_grown_past_it(tmp_path: Path) -> None:
+    now, rows = micros_now(), Rows()
+
+    def write(folder: Path, commits: int, name: str) -> None:
+        written = WrittenTables(folder)
+        for number in range(commits):
+            event = {"event_id": f"{name}-{number}", "event": "isr_shrink", "event_broker": None, "detail": None}
+            state = rows.state([1, 2, 3], [1], 1, change_number=number)
+            partition = rows.partition("orders", 0, state, now + number * SECOND, events=[event], left_isr=[2])
+            written.commit(rows.cluster_row(now), partition, rows.source(now))
+
+    write(tmp_path / "tables", 2, "old")
+    write(tmp_path / "again", 5, "new")
+    said: list[str] = []
+    with plainly_served(tmp_path / "tables", SETTINGS_OF_TEST) as address:
+        asked = Server(ServerSettings(url=f"http://{address}", timeout=5.0), NO_ENVIRONMENT)
+        follower = ServerFollower(asked, Question(), 5, lambda _: asked.answer("events", Question()).rows, said.append)
+        assert [row["event_id"] for row in follower.poll()] == ["old-0", "old-1"]
+        (tmp_path / "tables").rename(tmp_path / "old")
+        (tmp_path / "again").rename(tmp_path / "tables")
+        assert follower.poll() == []
+        assert "was recreated or restored from an older copy; reading the events again" in said[0]
+        assert [row["event_id"] for row in follower.poll()] == [f"new-{number}" for number in range(5)]
+
+
+class OldAndNew:
+    """Two exporters behind one address, asked in turn: one does not know what the other one answers."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+
+    def answer(self, _: str, question: Question) -> Answer:
+        self.turn += 1
+        is_old = self.turn % 2 == 0
+        if is_old and "of_table" in question.filters:
+            raise ServerRefused("http://x refuses: unknown parameter 'of_table'; allowed: after")
+        event = {"event_id": str(self.turn)}
+        document = Answer(
+            columns=(), rows=[event], sentences=[], clusters=[], now=1, version=self.turn, table_id="t"
+        ).document()
+        if is_old:
+            del document["table_id"]
+        return Answer.of_document(document)
+
+
+def test_a_follower_goes_on_while_an_older_exporter_answers_at_the_same_address() -> None:
+    asked: Any = OldAndNew()
+    follower = ServerFollower(asked, Question(), 5, lambda _: [], lambda _: None)
+    follower.poll()
+    given = [row["event_id"] for _ in range(6) for row in follower.poll()]
+    assert len(given) == len({*given}) == 6

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html.parser
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,16 @@ import pytest
 
 from exporters.answers import links
 from exporters.answers.links import PageKind, Target, target_of
-from exporters.read_model.reader import micros_now
+from exporters.read_model.reader import TablesReader, micros_now
+from exporters.read_model.refresher import Refresher
 from exporters.read_model.times import read_moment
 from exporters.web.pages import routes
 from exporters.web.pages.page import PageModel, rendered
-from exporters.web.server import serving
+from exporters.web.server import OPTION, Endpoints, application, serving
+from streaming.runtime.listening import address_of, listen_all
 from streaming.settings import ExportSettings
-from streaming.web.server import SECURITY_HEADERS
+from streaming.web.server import SECURITY_HEADERS, WebServer
+from streaming.web.server import serving as serving_http
 from tests.exporters.conftest import SECOND, Rows, Tables, write_live_cluster
 from tests.exporters.web.test_app import ask
 from tests.plugins.local_http import wait_until
@@ -288,7 +291,7 @@ def test_a_broker_that_is_down_has_its_condition_before_it_is_raised(tables: Tab
         assert "Nothing is wrong with the broker itself" in page.text
 
 
-def test_readers_of_one_page_share_it_for_a_moment(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_of_one_page_share_it_for_a_moment(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
     def counted(page: PageModel, give_way: Callable[[], None]) -> str:
@@ -296,13 +299,26 @@ def test_readers_of_one_page_share_it_for_a_moment(trouble: str, monkeypatch: py
         return rendered(page, give_way)
 
     monkeypatch.setattr(routes, "rendered", counted)
-    paths = [links.cluster("main"), links.fleet(), links.incident("main-4")] * 10
-    with ThreadPoolExecutor(10) as pool:
-        assert {*pool.map(lambda path: ask(trouble, path)[0], paths)} == {200}
-    counts = Counter(made)
-    assert counts[links.incident("main-4")] == 10, "one that may read tables is made for each"
-    assert counts[links.cluster("main")] < 10
-    assert counts[links.fleet()] < 10
+    moments = [moment := micros_now()]
+    write_live_cluster(tables, moment)
+    with standing(tables, lambda: moments[-1]) as address:
+        for passed in (0, 500_000, 1_000_000):
+            moments.append(moment + passed)
+            for path in (links.cluster("main"), links.incident("main-4"), links.cluster("main")):
+                assert ask(address, path)[0] == 200
+    assert Counter(made) == {links.cluster("main"): 2, links.incident("main-4"): 3}, (
+        "one reads tables: it is not shared"
+    )
+
+
+@contextmanager
+def standing(tables: Tables, clock: Callable[[], int]) -> Iterator[str]:
+    """Serve what the tables have now, by a clock; give the address."""
+    refresher = Refresher(TablesReader(tables.directory), 60.0, "1")
+    refresher.refresh_once()
+    opened = listen_all("127.0.0.1:0", OPTION)
+    with serving_http(WebServer(application(Endpoints(refresher, 3600.0, clock=clock)), opened)):
+        yield address_of(opened[0])
 
 
 def test_what_is_not_there_is_refused_with_what_is(trouble: str) -> None:
@@ -353,6 +369,52 @@ def test_an_incident_leads_to_its_begin_as_far_as_history_reaches(tables: Tables
         assert {"when main-2 began", "now"} <= {*early.of("a")}
         page = get(address, links.incident("main-2", now - 20 * SECOND))
         assert "prev" not in {relation for _, relation in page.related}, "there is no page of it before"
+
+
+def test_a_cluster_that_was_renamed_is_walked_through_under_the_name_of_now(tables: Tables) -> None:
+    now, names = micros_now(), ("before/it", "before/it", "after", "after")
+    for number, name in enumerate(names):
+        at, rows, other = now - (40 - 10 * number) * SECOND, Rows(cluster=name), Rows(cluster_id="x", cluster="other")
+        state = rows.state([1, 4], [1, 4][: 1 + number % 2], 1, change_number=number)
+        tables.commit(rows.cluster_row(at), rows.broker(1, at), rows.partition("orders", 0, state, at), rows.source(at))
+        away = other.partition("clicks", 0, state, at + SECOND)
+        tables.commit(other.cluster_row(at + SECOND), other.broker(1, at + SECOND), away, other.source(at + SECOND))
+    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
+        wait_until(lambda: b"after" in ask(address, "/")[2])
+        path, met = links.cluster("after", now - 10 * SECOND), []
+        while True:
+            page = get(address, path)
+            assert page.of("h1") == ["after"]
+            ways = {relation: link for link, relation in page.related}
+            if "prev" not in ways:
+                break
+            path = urljoin(f"http://{address}{path}", ways["prev"]).removeprefix(f"http://{address}")
+            met.append(path)
+        assert met == [links.cluster("after", now - seconds * SECOND) for seconds in (20, 30, 40)]
+        then = get(address, links.topic("before/it", "orders", now - 35 * SECOND))  # the client follows
+        assert "after" in then.of("a")
+        assert ask(address, links.topic("before/it", "orders", now - SECOND))[0] == 404, "it is not called so any more"
+
+
+def test_a_clock_of_the_exporter_that_is_behind_moves_no_moment(tables: Tables, rows: Rows) -> None:
+    now = micros_now()
+    for seconds in (1800, 900, 0):
+        at = now - seconds * SECOND
+        state = rows.state([1, 4], [1] if seconds == 900 else [1, 4], 1, change_number=seconds)
+        brokers = rows.broker(1, at), rows.broker(4, at)
+        tables.commit(rows.cluster_row(at), *brokers, rows.partition("orders", 0, state, at), rows.source(at))
+    with standing(tables, lambda: now - 600 * SECOND) as address:
+        asked = get(address, "/clusters/main?at=15m")
+        assert (
+            f"this page shows {datetime.fromtimestamp((now - 1500 * SECOND) // SECOND, UTC):%Y-%m-%d %H:%M:%S}"
+            in asked.text
+        )
+        assert "15 min before now" in asked.text
+        newest = get(address, links.cluster("main", now))
+        assert "10 min ahead of the clock of this exporter" in newest.text
+        assert "healthy nothing is wrong" in newest.text
+        assert "under-replicated" not in newest.of("td")
+        assert get(address, links.cluster("main", now - 600 * SECOND)).of("title")[0].startswith("\u2716 main")
 
 
 def test_a_page_of_the_past_leads_to_no_incident_that_had_not_begun(tables: Tables, rows: Rows) -> None:
