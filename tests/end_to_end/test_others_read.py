@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 WRITTEN = ("partition_changes", "replica_offsets")
 """Tables that the job appends to, and that it writes whole, all the time."""
 REFUSED = (
-    "OPTIMIZE {table}",
+    "OPTIMIZE {table}",  # first, of the table that has files to merge
     "VACUUM {table}",
     "VACUUM {table} RETAIN 0 HOURS",
     "DELETE FROM {table}",
@@ -104,7 +104,7 @@ def test_other_writers_are_refused_while_the_job_writes_and_spark_reads_what_del
     pipeline.eventually(lambda: all(pipeline.rows(name) for name in WRITTEN), "the job writes", job, PATIENCE)
     tables = [register(catalog, pipeline.tables, name) for name in WRITTEN]
     in_turn = [(each, table) for each, table in zip(REFUSED, cycle(tables), strict=False)]
-    both = [(each, table) for each in REFUSED[:2] for table in tables]
+    both = [(each, table) for each in REFUSED if each.startswith("VACUUM") for table in tables]
     statements = [each.format(table=table) for each, table in dict.fromkeys([*both, *in_turn])]
     reasons = {text: refusal(catalog, text) for text in statements}
     assert [text for text, reason in reasons.items() if not reason] == []
