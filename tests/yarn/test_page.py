@@ -81,7 +81,7 @@ def test_the_page_leads_from_nothing_to_a_job_under_yarn_in_both_modes(shell: Sh
 
 
 def break_it_and_see(shell: Shell, words: dict[str, str]) -> tuple[str, str]:
-    """Do what the page of the large form says there; return the command that killed a broker, and that of the metric."""
+    """Do what the page of the large form says; return the command that killed a broker, and that of the metric."""
     ((_, block),) = blocks_of(section(page("large-form.md"), "See that it works"))
     create, kill, events, metric, health = commands_in(replaced(block, words))
     shell.run(create)
