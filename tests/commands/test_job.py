@@ -108,7 +108,7 @@ def test_a_standby_of_a_folder_waits_for_the_lock_and_runs_once_the_job_is_kille
     assert second.wait() == 1
     assert "another job writes the tables below" in second.text()
     active.pause()
-    time.sleep(3)
+    time.sleep(3)  # longer than a standby looks for the lock
     assert "taking over" not in standby.text()
     active.kill()
     pipeline.eventually(lambda: "running" in standby.text(), "it takes over", standby, 400.0)
