@@ -105,7 +105,7 @@ def test_in_cluster_mode_the_driver_is_a_pod_that_ends_as_it_is_told(installatio
 @pytest.mark.timeout(900)
 def test_a_wrong_configuration_fails_the_pod_of_the_driver_with_exit_code_2(installation: Installation) -> None:
     installation.run("kubectl delete configmap isrwatch")
-    installation.configuration.write_text("[job]\nchekpoint = 1\n")
+    installation.configuration.write_text("[job]\nno_such_key = 1\n")
     installation.run("kubectl create configmap isrwatch --from-file isrwatch.toml")
     installation.run(CLUSTER)
     installation.eventually(lambda: installation.pods(**{"spark-role": "driver"}), "the pod of the driver is there")
@@ -113,7 +113,7 @@ def test_a_wrong_configuration_fails_the_pod_of_the_driver_with_exit_code_2(inst
     installation.eventually(lambda: phase(installation, driver.name) == "Failed", "it has failed")
     assert driver.container is not None
     assert driver.container.ended == 2
-    assert "chekpoint" in installation.kubelet.log(driver.name)
+    assert "no_such_key" in installation.kubelet.log(driver.name)
 
 
 def phase(installation: Installation, name: str) -> str:
