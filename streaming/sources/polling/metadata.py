@@ -106,6 +106,7 @@ class MetadataRound:
         self._requested_at = Micros(0)
         self._deadline = Micros(0)
         self._held: TimedView | None = None
+        self._returned: ClusterView | None = None
         self._doubt = Uncertainty()
         self._refusal: ConnectionRefused | None = None
         self._others_refusal: ConnectionRefused | None = None
@@ -166,6 +167,7 @@ class MetadataRound:
         if self._held is None or self._reassignments.pending():
             return None
         read, self._held = self._held, None
+        self._returned = read.view
         reassignments = self._reassignments.take()
         return read if reassignments is None else replace(read, view=read.view.with_reassignments(reassignments))
 
@@ -255,9 +257,15 @@ class MetadataRound:
             each.expire()
 
     def _is_doubtful(self, before: ClusterView, view: ClusterView) -> bool:
-        """Return whether a view may be stale, or is of a broker that is asked now and then, and shows any change."""
+        """Return whether a view may be stale, or is of a broker that is asked now and then, and shows any change.
+
+        A broker answers in order, but it may lag behind what others have shown of single partitions since. Epochs below
+        those that it has shown itself are of controllers that were restored.
+        """
         is_of_other = self._is_elsewhere and view.answered_by != before.answered_by
-        return may_be_stale(before, view) or (is_of_other and view.topics != before.topics)
+        own = self._returned
+        lags = own is not None and goes_back(before, view) and not goes_back(own, view)
+        return may_be_stale(before, view) or lags or (is_of_other and view.topics != before.topics)
 
     def _first_response(self) -> _Response | None:
         """Return the first response that arrived; raise the failure of a round in which none did."""

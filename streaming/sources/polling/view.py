@@ -432,7 +432,7 @@ def may_be_stale(before: ClusterView, after: ClusterView) -> bool:
     if any(len(after.topics.get(topic, ())) < len(parts) for topic, parts in before.topics.items()):
         return True
     if after.answered_by == before.answered_by:
-        return goes_back(before, after)  # it answers in order, but others may have shown later epochs meanwhile
+        return False
     is_listed = after.answered_by < 0 or after.answered_by in before.brokers
     has_new_topic = not after.topic_ids.items() <= before.topic_ids.items()
     has_new = has_new_topic or not after.brokers.keys() <= before.brokers.keys()
