@@ -32,8 +32,8 @@ WAITS: Final = re.compile(r"\bsleep\(|\bwait_until\(|\beventually\(|\bdef (?:unt
 QUICK_SECONDS: Final = 159.0
 """So many recorded worker-seconds `make quick` runs, in two processes and with fewer examples."""
 CAPS: Final = {
-    ("sources", "swarm"): 690,
-    ("exporters",): 360,
+    ("sources", "swarm"): 680,
+    ("exporters",): 370,
     ("end_to_end",): 285,
     ("delta",): 200,
     ("jobs",): 175,
