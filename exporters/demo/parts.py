@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import deque
 from contextlib import suppress
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from exporters.running.attached import command_line
 from streaming.configuration_file import without_configuration
 from streaming.errors import IsrwatchError
 
@@ -69,10 +69,9 @@ class Parts:
     def start(self, name: str, *arguments: str) -> Part:
         """Start ``isrwatch NAME ARGUMENTS``; both its streams go to ``LOGS/NAME.log``."""
         log = self.logs / f"{name}.log"
-        attached = [sys.executable, "-m", "exporters.running.attached", str(os.getpid())]
         with log.open("wb") as stream:
             process = subprocess.Popen(  # noqa: S603 - this very interpreter
-                [*attached, name, *arguments],
+                command_line(name, arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,

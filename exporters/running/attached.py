@@ -12,9 +12,17 @@ import ctypes
 import os
 import signal
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PR_SET_PDEATHSIG: Final = 1
+
+
+def command_line(name: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command line of ``isrwatch NAME ARGUMENTS`` as a child of this process, by this interpreter."""
+    return [sys.executable, "-m", "exporters.running.attached", str(os.getpid()), name, *arguments]
 
 
 def attach(parent: int) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from threading import Thread
 from typing import IO, TYPE_CHECKING, Final
 
+from exporters.running.attached import command_line
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class SupervisedPart:
         """Start the command, in a process group of its own: the parent alone handles Ctrl-C."""
         self._began = time.monotonic()
         self._process = subprocess.Popen(  # noqa: S603 - this very interpreter
-            [sys.executable, "-m", "exporters.running.attached", str(os.getpid()), self.name, *self._arguments],
+            command_line(self.name, self._arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

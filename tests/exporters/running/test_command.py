@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from exporters.running.command import overrides, page_url
+from exporters.running.command import BATCH_ROW, overrides, page_url
 from streaming.cluster_settings import each_cluster
+from streaming.jobs.batch_rows import row_of
+from streaming.jobs.queries import BatchResult
 from streaming.settings import ExportSettings, Settings
 from tests.plugins.local_http import free_port
 from tests.plugins.sandbox import MakeSandbox
@@ -43,6 +45,11 @@ def test_options_are_what_a_configuration_says_to_every_part(tmp_path: Path, mon
     assert (settings.cluster.bootstrap_servers, settings.cluster.client_file) == ("b:9092", str(properties))
     assert (settings.bus.directory, settings.tables.directory) == (f"{tmp_path}/kept/bus", f"{tmp_path}/kept/tables")
     assert (settings.job.checkpoint, settings.export.listen) == (f"{tmp_path}/kept/checkpoint", "127.0.0.1:1")
+
+
+def test_rows_of_batches_are_known_by_how_the_job_begins_them() -> None:
+    result = BatchResult(observations=1, changes=1, refused=0, version=1, seconds=0.1)
+    assert row_of("replication", [result]).startswith(BATCH_ROW)
 
 
 def test_a_url_of_data_is_that_of_the_tables_alone() -> None:
