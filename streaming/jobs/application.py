@@ -171,7 +171,7 @@ class Application:
         self.metrics.rows = BatchRows(write)
 
     def hangs(self) -> list[str]:
-        """List what hangs, one sentence each: a restart ends that, and nothing else."""
+        """List what hangs, one sentence each: the only problems that a restart solves."""
         waiting = {query.name: self.reporter.waiting(query.name) for query in self.queries}
         return [problem for query in self.queries if (problem := query.hangs(waiting[query.name]))]
 

@@ -62,7 +62,7 @@ class StatusServer:
             program: the name of the command.
             prefix: of the names of its metrics.
             healthy: what is so while there are no problems; a function if that changes.
-            hangs: returns one sentence for each of those that a restart ends.
+            hangs: returns one sentence for each problem that a restart solves.
             unready: returns one sentence for each thing that it lacks to be up to date; None: ``problems`` does.
             protected: the web configuration file, as it is now.
         """
