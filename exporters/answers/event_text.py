@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.read_model.snapshot import SECOND, EventRow
-from streaming.contracts.events import Cause, EventKind
+from streaming.contracts.events import Cause, EventKind, meanings
 from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER
 from streaming.contracts.words import brokers_in_words
 
@@ -29,31 +29,9 @@ EVENT_STYLES: Final[dict[str, str]] = {
 }
 
 CAUSES_EXPLAINED: Final[Mapping[str, str]] = {
-    Cause.LAG: "the leader removed a follower that had not caught up in time (replica.lag.time.max.ms)",
-    Cause.LEADER_STALL: "the leader stood still, and then removed followers that were healthy",
-    Cause.FENCED: "the controller no longer received heartbeats of the broker: it crashed, hung or was cut off",
-    Cause.CONTROLLER_STALL: "the controller stood still, and then fenced a broker that it could not have heard of",
-    Cause.CONTROLLED_SHUTDOWN: "the broker said that it stops, and its leaders were moved first",
-    Cause.RESTART: "the broker was restarted so fast that it was not fenced",
-    Cause.UNCLEAN_RESTART: "the broker was restarted after a stop that was not clean, so it may lack records",
-    Cause.DIR_FAILURE: "a log directory of the broker failed",
-    Cause.UNREGISTERED: "the broker was removed from the cluster",
-    Cause.TWO_PROCESSES: "two processes run with the id of the broker",
-    Cause.REASSIGNMENT: "the replicas of the partition were changed by an order",
-    Cause.PREFERRED_ELECTION: "the first replica of the partition leads again",
-    Cause.UNCLEAN_ELECTION: "a replica that was not in sync was made leader: acknowledged records may be lost",
-    Cause.LAST_KNOWN_LEADER: "no replica was in sync, so the broker that led last leads again: records that it had "
-    "acknowledged and lost in a crash are lost",
-    Cause.ELR_ELECTION: "no replica was in sync; one that was until the ISR fell below its minimum (an eligible leader "
-    "replica, ELR) leads now, and no acknowledged record is lost",
-    Cause.UNFENCED: "the broker is back, and leads again where there was no leader",
-    Cause.EXPAND: "a follower has caught up, and is in sync again",
-    Cause.CREATED: "the topic or the partition was created",
-    Cause.DELETED: "the topic was deleted",
-    Cause.CONFIG: "a setting of the topic was changed",
-    Cause.UNKNOWN: "nothing that was observed says why",
+    cause: text.rstrip(".").replace("`", "") for cause, text in meanings(Cause).items()
 }
-"""Every cause in a few words, for a reader who meets its name."""
+"""Every cause in words, for a reader who meets its name."""
 _EXPLAINED: Final = frozenset({EventKind.ISR_SHRINK, EventKind.LEADER_CHANGE, EventKind.UNCLEAN_ELECTION})
 
 
