@@ -41,7 +41,7 @@ _LOGINS: Final = frozenset({
     "sasl.username", "sasl.password", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret",
     "ssl.key.password", "ssl.keystore.password", "ssl.truststore.password",
 })  # fmt: skip
-"""What changes when an operator gives a user another password, or a store is made again."""
+"""Properties that change when an operator gives a user another password, or makes a store again."""
 _ELSEWHERE: Final = frozenset({"bootstrap.servers", "metadata.broker.list"})
 """The addresses come from the configuration, as those of Kafka's tools come from an option."""
 _MEANINGLESS: Final = frozenset({
@@ -62,16 +62,16 @@ def client_properties(path: Path) -> dict[str, str]:
         ConfigurationError: the file cannot be read, or has a login that only Java's clients have; the sentence names
             the property and the fix, and holds no value of a secret.
     """
-    found = _properties(path)
-    logins = {name: StoredText(partial(_login_now, path, name)) for name in _LOGINS & found.keys()}
-    return {**found, **logins}
+    properties = _properties(path)
+    logins = {name: StoredText(partial(_login_now, path, name)) for name in _LOGINS & properties.keys()}
+    return {**properties, **logins}
 
 
 def _login_now(path: Path, name: str) -> str:
-    found = _properties(path)
-    if name not in found:
-        raise ConfigurationError(f"{path} has no {name} any more")
-    return found[name]
+    properties = _properties(path)
+    if name not in properties:
+        raise ConfigurationError(f"{path} does not have {name}")
+    return properties[name]
 
 
 def _properties(path: Path) -> dict[str, str]:

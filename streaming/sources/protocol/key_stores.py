@@ -1,4 +1,4 @@
-"""Truststores and keystores, as clients of Kafka take them: PKCS #12 or PEM, told apart by what is in the file.
+"""Truststores and keystores, as clients of Kafka take them: PKCS #12 or PEM, by what is in the file.
 
 Pure but for reading the file. Keys stay in memory. Sources: PKCS #12 (RFC 7292), KIP-651 (PEM).
 """
@@ -18,12 +18,12 @@ class KeyStore(NamedTuple):
     Attributes:
         key: the private key; empty without one. Of a store in PEM it may be encrypted.
         chain: the key's own certificate and those that sign it; empty without a key.
-        authorities: every certificate.
+        certificates: every certificate.
     """
 
     key: str
     chain: str
-    authorities: str
+    certificates: str
 
 
 def read(location: str, password: str) -> KeyStore:

@@ -103,7 +103,7 @@ class Tls:
         if key.endswith(".pem"):
             return value
         if key in {_TRUSTSTORE, _KEYSTORE}:
-            return self._store(key).authorities if value else ""
+            return self._store(key).certificates if value else ""
         path = Path(value)
         files = [each for each in path.iterdir() if each.is_file()] if value and path.is_dir() else [path]
         return "".join(each.read_text(encoding="utf-8", errors="replace") for each in files)
@@ -115,7 +115,7 @@ class Tls:
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the authorities of the machine take 25 ms to load
             elif location == _PROBE and _TRUSTSTORE in self.client:
                 with self._blaming(_TRUSTSTORE):
-                    context = ssl.create_default_context(cadata=self._store(_TRUSTSTORE).authorities)
+                    context = ssl.create_default_context(cadata=self._store(_TRUSTSTORE).certificates)
             elif location == _PROBE and "ssl.ca.pem" not in self.client:
                 context = ssl.create_default_context()
             elif location == _PROBE:
