@@ -20,6 +20,7 @@ from streaming.delta import backup
 from streaming.delta.backup import back_up, restore
 from streaming.delta.log import maintenance
 from streaming.delta.log.claim import EVERY_QUERY
+from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.log.storage import sole_writer
 from streaming.delta.log.table_log import newest_version
 from streaming.delta.store import objects
@@ -27,10 +28,10 @@ from streaming.errors import ConfigurationError, IsrwatchError, TableRefused, Ta
 from streaming.jobs.application import QUERIES
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.shards.test_batch import rows
-from tests.jobs.shards.test_power_cut import Disk, Job, check_whole
+from tests.jobs.shards.test_power_cut import POLICY, Disk, Job, check_whole
 
 NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
-STORY = long_story(seed=5, steps=60)
+STORY = long_story(seed=5, steps=40)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +43,11 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    job = Job(Disk(tmp_path, random.Random(0)), STORY)
+    return a_job(tmp_path, POLICY)
+
+
+def a_job(folder: Path, policy: RetentionPolicy) -> Job:
+    job = Job(Disk(folder, random.Random(0)), STORY, policy)
     job.apply(20)
     job.follow()
     return job
@@ -50,19 +55,20 @@ def job(tmp_path: Path) -> Job:
 
 def goes_on(job: Job, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let the job commit, derive, compact and delete between the steps of a backup; return what it looked up."""
-    dice, left, looked_up = random.Random(1), iter(range(4)), list[str]()
+    before, looked_up = ["partition_state", "partition_changes", "a file"], list[str]()
 
-    def after_the_job_went_on(step: Callable[..., object], chance: float, *given: object) -> object:
-        if dice.random() < chance and next(left, None) is not None:
-            for _ in range(4):
+    def after_the_job_went_on(step: Callable[..., object], *given: Path) -> object:
+        name = given[0].name if step is newest_version else "a file"
+        if name in before:
+            before.remove(name)
+            for _ in range(3):
                 job.apply(2)
                 job.follow()
-        if step is newest_version:
-            looked_up.append(Path(str(given[0])).name)
+        looked_up.append(name)
         return step(*given)
 
-    for name, chance in (("newest_version", 0.2), ("repeat", 0.3)):
-        monkeypatch.setattr(backup, name, partial(after_the_job_went_on, getattr(backup, name), chance))
+    for name in ("newest_version", "repeat"):
+        monkeypatch.setattr(backup, name, partial(after_the_job_went_on, getattr(backup, name)))
     return looked_up
 
 
@@ -70,26 +76,30 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+@pytest.mark.parametrize(
+    "minutes", [pytest.param(10.0, id="files stay"), pytest.param(0.0, id="files go", marks=pytest.mark.long)]
+)
 def test_a_backup_is_a_prefix_and_the_job_continues_from_it(
-    tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: float
 ) -> None:
-    taken = tmp_path / "backup"
+    if minutes:
+        monkeypatch.setattr(maintenance, "LOG_ENTRIES", 300)
+    taken, job = tmp_path / "backup", a_job(tmp_path, RetentionPolicy(reader_minutes=minutes))
     with monkeypatch.context() as meanwhile:
         looked_up = goes_on(job, meanwhile)
         made = back_up(job.disk.tables, taken, NOW)
 
-    assert job.position > 40, "it went on meanwhile"
-    assert looked_up.count("partition_changes") > 1, "and deleted what was to be copied"
+    assert job.position > 30, "it went on meanwhile"
+    assert (looked_up.count("partition_changes") > 1) != bool(minutes), "and deleted what was to be copied, or not"
     assert json.loads((taken / backup.NAME).read_text())["versions"]["partition_changes"] == made.version
     before = content(taken)
     job.apply(len(STORY))
-    job.follow()
     restored = Disk(tmp_path / "other", job.disk.dice)
     assert restore(taken, restored.tables) == made
     again = Job(restored, STORY)
-    assert essence(rows(restored.tables, PARTITION_CHANGES.name)) == expected_changes(STORY[: again.position + 1])
-    again.follow()
     applied = expected_changes(STORY[: again.position + 1])
+    assert essence(rows(restored.tables, PARTITION_CHANGES.name)) == applied
+    again.follow()
     last = {row["key"][1]: row["after"]["change_number"] for row in applied if row["after"]}
     assert {row["partition"]: row["change_number"] for row in rows(restored.tables, "partition_state")} == last
     again.apply(len(STORY))
