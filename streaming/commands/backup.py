@@ -35,8 +35,8 @@ def backup(
     """Copy all tables as they are at one commit; the job may run meanwhile.
 
     On the disk of the tables it takes a moment and no room, because files that never change are linked; what the job
-    deletes later stays in it. Every command reads a backup: isrwatch state --tables PLACE. To delete it, delete the
-    folder. A store of PLACE is opened with tables.storage.
+    deletes later stays in it. Every command reads a backup, with --tables PLACE. To delete it, delete the folder. A
+    store of PLACE is opened with tables.storage.
 
     Example: isrwatch backup "/backup/isrwatch-$(date +%F)"
     """
