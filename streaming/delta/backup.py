@@ -69,7 +69,7 @@ TRIES: Final = 20
 
 
 class Copied(NamedTuple):
-    """What was copied.
+    """Tables that were copied.
 
     Attributes:
         tables: their number.
