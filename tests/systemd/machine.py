@@ -8,6 +8,7 @@ shown by it. systemd creates its control groups below one of ours, of version 2 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -32,6 +33,7 @@ SUITES: Final = {(3, 11): "bookworm", (3, 13): "trixie"}
 INSTALLED: Final = "systemd,libnss-systemd,python3,procps"
 GROUPS: Final = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 """Where control groups of version 2 are mounted, on a machine with both versions or with that one alone."""
+ENTERING: Final = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 STARTING: Final = """\
 set -e
 mount -t overlay overlay -o lowerdir={lower},upperdir={folder}/upper,workdir={folder}/work {folder}/root
@@ -64,7 +66,9 @@ class Machine:
             (folder / name).mkdir(parents=True)
         self._packages = next(path for path in map(Path, sys.path) if (path / "pyspark").is_dir()).resolve()
         self._installed(package)
-        self._group = next(Path(each) for each in GROUPS if Path(each, "cgroup.procs").exists()) / f"isrwatch-{os.getpid()}"
+        self._group = (
+            next(Path(each) for each in GROUPS if Path(each, "cgroup.procs").exists()) / f"isrwatch-{os.getpid()}"
+        )
         self._process: subprocess.Popen[bytes] | None = None
         self._systemd = 0
 
@@ -86,15 +90,19 @@ class Machine:
 
     def __enter__(self) -> Self:
         self._group.mkdir(exist_ok=True)
-        binds = [self._packages, ROOT, cache_folder()]
+        binds = [self._packages, ROOT]
         script = STARTING.format(lower=self._lower, folder=self._folder, binds=" ".join(map(str, binds)))
         kinds = ("--mount", "--pid", "--ipc", "--uts", "--cgroup", "--fork", "--kill-child", "--propagation", "private")
         with (self._folder / "systemd.log").open("wb") as log:
             self._process = subprocess.Popen(
-                ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', self._group, "unshare", *kinds, "sh", "-c", script],
+                ["sh", "-c", ENTERING, self._group, "unshare", *kinds, "sh", "-c", script],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
-        wait_until(self._is_up)
+        try:
+            wait_until(self._is_up)
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def _is_up(self) -> bool:
@@ -109,7 +117,11 @@ class Machine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End the machine, and every process of it: none outlives the first one of its namespace."""
+        """End the machine."""
+        self.close()
+
+    def close(self) -> None:
+        """End every process of the machine: none outlives the first one of its namespace."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
@@ -123,9 +135,10 @@ class Machine:
 
     def ran(self, *command: str, fails: bool = False) -> tuple[int, str]:
         """Run a command as root of the machine; return its exit code and what it printed. It must not fail."""
-        inside = ["nsenter", f"--target={self._systemd}", "--mount", "--pid", "--ipc", "--uts", "--cgroup", "--root", "--wdns=/"]
+        kinds = ("--mount", "--pid", "--ipc", "--uts", "--cgroup", "--root", "--wdns=/")
+        clean = ("env", "--ignore-environment", "PATH=/usr/local/bin:/usr/bin:/usr/sbin", "SYSTEMD_PAGER=")
         ended = subprocess.run(
-            [*inside, "env", "--ignore-environment", "PATH=/usr/local/bin:/usr/bin:/usr/sbin", "SYSTEMD_PAGER=", *command],
+            ["nsenter", f"--target={self._systemd}", *kinds, *clean, *command],
             capture_output=True, text=True, errors="replace", check=False, timeout=300,
         )  # fmt: skip
         assert fails or ended.returncode == 0, (command, ended.stdout, ended.stderr)
@@ -134,6 +147,12 @@ class Machine:
     def shell(self, script: str) -> str:
         """Run lines of a shell, in the checkout, as its documentation shows them."""
         return self.ran("sh", "-ec", f"cd {ROOT}\n{script}")[1]
+
+    def python(self, *arguments: str) -> str:
+        """Run a module of the tests as the user of the services."""
+        return self.shell(
+            f"PYTHONPATH={ROOT} runuser -u isrwatch -- /opt/isrwatch/bin/python -m {shlex.join(arguments)}"
+        )
 
     def shown(self, unit: str, name: str) -> str:
         """Return a property of a unit."""
