@@ -27,3 +27,8 @@ def plain(text: str) -> str:
     """
     parts = re.split(r"(`[^`]*`)", text.replace("``", "`"))
     return "".join(part if part.startswith("`") else re.sub(r"([*<\[\]_])", r"\\\1", part) for part in parts)
+
+
+def code(names: Iterable[str]) -> str:
+    """List names as code, with commas between them."""
+    return ", ".join(f"`{name}`" for name in names)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable, Iterator
-from importlib.metadata import version
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-
+from docs.builder.api import api_page
+from docs.builder.command_line import commands_page
 from docs.builder.markdown import plain, table
+from docs.builder.metrics import metrics_page
 from docs.builder.polling import polling_page, with_comparison
 from docs.builder.tables import markdown as tables_page
-from exporters.metrics.catalogue import CATALOGUE
-from exporters.metrics.jmx_names import JMX_METRICS
-from exporters.web.api import ENDPOINTS
-from exporters.web.openapi import document_of
-from streaming.commands import COMMANDS, load
 from streaming.contracts.alerts import ALERTS, Pack, ThresholdUnit
 from streaming.contracts.events import EXPLAINED, EventKind, meanings
 from streaming.durations import duration_text
@@ -28,7 +21,6 @@ from streaming.resources import conf_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from exporters.metrics.metric import Metric
     from streaming.contracts.alerts import Alert
     from streaming.model.cluster.statements import Statement
 
@@ -68,115 +60,6 @@ def _threshold(alert: Alert) -> str:
         return ""
     is_duration = alert.unit is ThresholdUnit.DURATION
     return duration_text(alert.threshold) if is_duration else f"{alert.threshold:g}"
-
-
-# The paths of the JSON API, from the document that the exporter serves at ``/api/v1/openapi.json``.
-
-
-_API_HEAD: Final = """# Paths of the JSON API
-
-Made of the same declarations as `/api/v1/openapi.json` of the exporter. What all paths have in common, with examples:
-[JSON API](../api.md).
-"""
-Schema = dict[str, Any]
-
-
-def api_page() -> str:
-    """Render every path with its parameters, its statuses and the columns of its rows."""
-    document = document_of(ENDPOINTS, version("isrwatch"))
-    schemas = document["components"]["schemas"]
-    lines = [_API_HEAD]
-    for endpoint in ENDPOINTS:
-        operation = document["paths"][endpoint.path]["get"]
-        lines += [f"## {endpoint.path}", "", plain(operation["description"]), ""]
-        parameters = (
-            (f"`{each['name']}`", _type(each["schema"]), plain(each["description"])) for each in operation["parameters"]
-        )
-        lines += [*table(("parameter", "type", "meaning"), parameters), ""]
-        statuses = ((status, plain(each["description"])) for status, each in sorted(operation["responses"].items()))
-        lines += [*table(("status", "meaning"), statuses), ""]
-        for name in endpoint.schemas:
-            lines += [f"### {name}", "", *_columns(schemas[name]), ""]
-    return "\n".join(lines)
-
-
-def _columns(schema: Schema) -> list[str]:
-    rows = (
-        (f"`{name}`", _type(each), plain(each.get("description", ""))) for name, each in schema["properties"].items()
-    )
-    return table(("column", "type", "meaning"), rows)
-
-
-def _type(schema: Schema) -> str:
-    """Name the type of a value, by its alternatives; for an array, the type of its items."""
-    if "enum" in schema:
-        return ", ".join(f"`{value}`" for value in schema["enum"])
-    if "$ref" in schema:
-        return str(schema["$ref"]).rpartition("/")[2]
-    kinds = schema.get("type") or [_type(each) for each in schema.get("anyOf", ())]
-    names = [kinds] if isinstance(kinds, str) else list(kinds)
-    inside = f" of {_type(schema['items'])}" if "items" in schema else ""
-    return " or ".join(names) + inside
-
-
-# Every command with its arguments and options, from the declarations that the command line is parsed by.
-
-
-_COMMAND_LINE_HEAD: Final = """# Commands
-
-`isrwatch COMMAND --help` prints the same. Options of `isrwatch` itself come before the command: `--version`, and
-`--debug`, which shows the traceback of an error. Exit code 2 means a wrong option or configuration, 1 any other error;
-where a command has others, it says so.
-"""
-_COMMAND: Final = re.compile(r"(?:^|: )((?:isrwatch [a-z]+|spark-submit) .*)$")
-Declared = Any  # a command or a parameter of typer, whose classes are not public
-
-
-def commands_page() -> str:
-    """Render every command; the sub-commands of a command follow it."""
-    lines = [_COMMAND_LINE_HEAD]
-    for name in COMMANDS:
-        lines += _command(f"isrwatch {name}", load(name), level=2)
-    return "\n".join(lines)
-
-
-def _command(path: str, command: Declared, level: int) -> Iterator[str]:
-    yield from (f"{'#' * level} {path}", "")
-    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
-        yield from (*_paragraph(" ".join(paragraph.split())), "")
-    parameters = [each for each in command.params if "--help" not in each.opts]
-    if parameters:
-        context = typer.Context(command)
-        rows = ((_spelled(each, context), plain(each.help or "") + _default(each)) for each in parameters)
-        yield from (*table(("argument or option", "meaning"), rows), "")
-    for name, child in getattr(command, "commands", {}).items():
-        yield from _command(f"{path} {name}", child, level + 1)
-
-
-def _paragraph(text: str) -> Iterator[str]:
-    """Show a command as code: one that a paragraph is, or that stands behind its colon."""
-    example = _COMMAND.search(text)
-    sentence = text[: example.start(1)] if example else text
-    if sentence and sentence not in {"Example: ", "Examples: "}:
-        yield plain(sentence.strip())
-    if example:
-        yield from ("```", example[1], "```")
-
-
-def _spelled(parameter: Declared, context: typer.Context) -> str:
-    """Spell a parameter as one types it: its names, and what its value is."""
-    if parameter.param_type_name == "argument":
-        words = parameter.metavar or parameter.name.upper()
-        return f"`{words if parameter.required else f'[{words}]'}`"
-    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
-    kind = "" if parameter.is_flag else f" `{parameter.metavar or parameter.display_type(context).strip('<>')}`"
-    return names + kind + (", may be repeated" if parameter.multiple else "")
-
-
-def _default(parameter: Declared) -> str:
-    """Name a default that is a number or a word; one that is a path of this machine says nothing elsewhere."""
-    shown = isinstance(parameter.default, int | float | str) and not isinstance(parameter.default, bool)
-    return f" Default: `{parameter.default}`." if shown and parameter.default != "" else ""
 
 
 # Every key of the configuration with its default and its comment, from ``conf/isrwatch.toml``.
@@ -277,47 +160,6 @@ def events_page() -> str:
         rows = ((f"`{value}`", plain(text)) for value, text in meanings(values).items())
         parts += [f"## {title}", "", *table(("value", "meaning"), rows), ""]
     return "\n".join(parts)
-
-
-# Every metric of the exporter, as ``isrwatch export --list-metrics`` lists them, by subject.
-
-
-_METRICS_HEAD: Final = """# Metrics
-
-Every metric of `isrwatch export`; `isrwatch export --list-metrics` prints the same. [How it
-compares](../how-it-compares.md) says which of them other exporters have. Those of partitions and replicas exist while a
-partition is not healthy, and for an hour after its last change; counts and counters always exist, from 0. In
-OpenMetrics, counters of a whole cluster or of the exporter have a sample `_created`, too: when they were 0.
-"""
-_DROP_IN: Final = "Names of kafka_exporter"
-
-
-def metrics_page() -> str:
-    """Render the catalogue, one table per subject, and the names of MBeans."""
-    lines = [_METRICS_HEAD]
-    for subject, metrics in groupby(sorted(CATALOGUE, key=_subject), key=_subject):
-        rows = ((f"`{metric.name}`", f"{plain(metric.help)} {_kind(metric)}") for metric in metrics)
-        lines += [f"## {subject}", "", *table(("metric", "meaning"), rows), ""]
-    beans = (
-        (f"`{metric.name}`", f"{plain(metric.help)} {_kind(metric)} `{mbean}`") for mbean, metric, _ in JMX_METRICS
-    )
-    lines += ["## Names of MBeans, at /metrics/jmx", "", *table(("metric", "meaning, MBean"), beans), ""]
-    return "\n".join(lines)
-
-
-def _kind(metric: Metric) -> str:
-    """Say in a few words what a scrape shows of it; a table with a column for each would not fit a screen."""
-    labels = ", ".join(f"`{label}`" for label in metric.labels)
-    stability = "" if metric.stability == "stable" else f", {metric.stability}"
-    return f"*{metric.kind}{stability}{f'; labels {labels}' if labels else ''}*"
-
-
-def _subject(metric: Metric) -> str:
-    """Give the first word of a metric of our own: it names what is measured."""
-    if metric.is_drop_in:
-        return _DROP_IN
-    own = re.match(r"kafka_replication_([a-z]+)_", metric.name)
-    return f"kafka_replication_{own[1]}" if own else metric.name.split("_")[0]
 
 
 # Claims about Kafka's replication, and what Kafka does: the statements that ``isrwatch explain`` prints.
