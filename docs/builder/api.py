@@ -22,8 +22,8 @@ _HEAD: Final = """# Paths of the JSON API
 What all paths have in common, with examples: [JSON API](../api.md). `/api/v1/openapi.json` of the exporter describes
 the same for programs.
 
-Times in rows are UTC microseconds. Any column of a row may be null, which is unknown or does not apply, unless its type
-ends with `!`. Where a row has the columns of a table, [its description](tables.md) has their meaning.
+A parameter with `...` may be repeated. Times in rows are UTC microseconds. A column may be null, which is unknown or
+does not apply, unless its type ends with `!`.
 """
 _ANSWERS: Final = "/api/v1/answers/"
 _PRINTED: Final = re.compile(r"What isrwatch (\w+) prints\.")
@@ -33,7 +33,7 @@ _ENUMS: Final = {
     frozenset(map(str, EventKind)): "an [event](events.md#events)",
     frozenset(map(str, IncidentClass)): "a [class](events.md#classes-of-incidents)",
 }
-_MANY: Final = 3  # paths from which a parameter stands at the top; columns from which a table is named
+_SEVERAL: Final = 3  # paths from which a parameter stands at the top; columns from which a table is named
 
 
 def api_page() -> str:
@@ -56,8 +56,8 @@ def api_page() -> str:
                 lines += [f"{status}: {plain(text)}", ""]
         for name in endpoint.schemas:
             columns = list(_columns(document["components"]["schemas"][name]["properties"]))
-            known = rendered.setdefault("\n".join(columns), endpoint.path)
-            lines += columns if known == endpoint.path else [f"Rows as those of `{known}`.", ""]
+            earlier = rendered.setdefault("\n".join(columns), endpoint.path)
+            lines += columns if earlier == endpoint.path else [f"Rows as those of `{earlier}`.", ""]
     return "\n".join(lines)
 
 
@@ -65,7 +65,7 @@ def _common(operations: dict[str, Schema], is_answer: bool) -> list[str]:  # noq
     """Describe the parameters that several paths have, most often used ones first."""
     paths = [each for path, each in operations.items() if path.startswith(_ANSWERS) is is_answer]
     counts = Counter(_described(parameter) for each in paths for parameter in each["parameters"])
-    return [text for text, count in counts.most_common() if count >= _MANY]
+    return [text for text, count in counts.most_common() if count >= _SEVERAL]
 
 
 def _purpose(text: str) -> str:
@@ -76,10 +76,10 @@ def _purpose(text: str) -> str:
 
 def _parameters(parameters: list[Schema], common: list[str]) -> Iterator[str]:
     described = {each["name"]: _described(each) for each in parameters}
-    named = [name for name, text in described.items() if text in common]
+    brief = [name for name, text in described.items() if text in common]
     own = [text for text in described.values() if text not in common]
-    if named:
-        yield from (f"Parameters: {code(named)}{', and' if own else '.'}", "")
+    if brief:
+        yield from (f"Parameters: {code(brief)}{', and' if own else '.'}", "")
     if own:
         yield from (*own, "")
 
@@ -92,9 +92,8 @@ def _described(parameter: Schema) -> str:
     if "enum" in values:
         kind = _ENUMS.get(frozenset(map(str, values["enum"])), kind)
         text = text.partition(": ")[0].removesuffix(".") + "."
-    shown = [*([] if kind == "string" else [kind]), *(["repeatable"] if "items" in schema else [])]
-    kinds = f" ({'; '.join(shown)})" if shown else ""
-    return f"- `{parameter['name']}`{kinds}: {plain(text)}"
+    shown = "" if kind == "string" else f" ({kind})"
+    return f"- `{parameter['name']}`{'...' if 'items' in schema else ''}{shown}: {plain(text)}"
 
 
 def _columns(properties: dict[str, Schema]) -> Iterator[str]:
@@ -102,7 +101,7 @@ def _columns(properties: dict[str, Schema]) -> Iterator[str]:
     left = {name: _meaning(each) for name, each in properties.items()}
     for each in sorted(TABLES.values(), key=lambda one: -sum(c.comment == left.get(c.name) for c in one.columns)):
         names = [column.name for column in each.columns if column.comment == left.get(column.name)]
-        if len(names) < _MANY:
+        if len(names) < _SEVERAL:
             break
         without = [column.name for column in each.columns if column.name not in names]
         link = f"[{each.name}](tables.md#{each.name})"

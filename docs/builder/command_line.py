@@ -14,7 +14,7 @@ from streaming.commands import COMMANDS, load
 from streaming.contracts.events import Cause, EventKind, IncidentClass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _HEAD: Final = """# Commands
 
@@ -42,7 +42,7 @@ _TYPES: Final = {
     "int range": "N",
 }
 _FAMILY: Final = "--collector."
-_MANY: Final = 3  # commands from which an option stands at the top
+_SEVERAL: Final = 3  # commands from which an option stands at the top
 Declared = Any  # a command or a parameter of typer, whose classes are not public
 
 
@@ -53,25 +53,30 @@ class Row(NamedTuple):
     spelled: str
     meaning: str
 
+    @property
+    def brief(self) -> str:
+        """The first name of an option, or an argument."""
+        return self.names[0] if self.names else self.spelled.strip("`")
+
 
 def commands_page() -> str:
     """Render every command; the sub-commands of a command follow it."""
-    commands = [each for name in COMMANDS for each in _within(f"isrwatch {name}", load(name), 2)]
-    counts = Counter(row for *_, command in commands for row in _rows(command))
-    shared: dict[str, Row] = {}  # by the first name, which stands for it below
-    for row, count in counts.most_common():
-        if count >= _MANY and row.spelled.startswith("`-"):
-            shared.setdefault(row.names[0], row)
-    lines = [_HEAD, *table(("option", "meaning"), ((row.spelled, row.meaning) for row in shared.values())), ""]
-    for path, level, command in commands:
-        lines += _command(path, level, command, list(shared.values()))
+    commands = {f"isrwatch {name}": load(name) for name in COMMANDS}
+    shared = _shared(row for command in commands.values() for row in _rows(command) if row.names)
+    lines = [_HEAD, *table(("option", "meaning"), ((row.spelled, row.meaning) for row in shared)), ""]
+    for path, command in commands.items():
+        lines += _command(path, 2, command, shared)
     return "\n".join(lines).replace("```\n\n```\n", "")  # examples below each other are one
 
 
-def _within(path: str, command: Declared, level: int) -> Iterator[tuple[str, int, Declared]]:
-    yield path, level, command
-    for name, child in getattr(command, "commands", {}).items():
-        yield from _within(f"{path} {name}", child, level + 1)
+def _shared(rows: Iterable[Row]) -> list[Row]:
+    """Give the rows that several commands have, the most frequent first; of those with one name only the first."""
+    counts = Counter(row for row in rows if not row.spelled.startswith("`["))
+    shared: dict[str, Row] = {}
+    for row, count in counts.most_common():
+        if count >= _SEVERAL:
+            shared.setdefault(row.brief, row)
+    return list(shared.values())
 
 
 def _command(path: str, level: int, command: Declared, shared: list[Row]) -> Iterator[str]:
@@ -80,11 +85,15 @@ def _command(path: str, level: int, command: Declared, shared: list[Row]) -> Ite
         yield from (*_paragraph(" ".join(paragraph.split())), "")
     rows = _rows(command)
     own = [row for row in rows if row not in shared]
-    also = code(name for row in rows if row in shared for name in row.names[:1])
-    if own:
-        yield from (*table(("argument or option", "meaning"), ((row.spelled, row.meaning) for row in own)), "")
+    also = code(row.brief for row in rows if row in shared)
+    children = getattr(command, "commands", {})
+    of_children = _shared(row for child in children.values() for row in _rows(child) if row not in shared)
+    if listed := own + of_children:
+        yield from (*table(("argument or option", "meaning"), ((row.spelled, row.meaning) for row in listed)), "")
     if also:
         yield from (f"{'Also' if own else 'Options'}: {also}.", "")
+    for name, child in children.items():
+        yield from _command(f"{path} {name}", level + 1, child, shared + of_children)
 
 
 def _paragraph(text: str) -> Iterator[str]:

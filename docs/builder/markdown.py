@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table; a bar within a cell is escaped, and a line end becomes a space."""
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]], pad: str = "") -> list[str]:
+    """Return the lines of a table, with a pad around each cell: bars are escaped, and a line end becomes a space."""
     lines = [heading, ["---"] * len(heading), *rows]
-    return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines]
+    return [f"|{pad}{f'{pad}|{pad}'.join(_cell(cell) for cell in line)}{pad}|" for line in lines]
 
 
 def _cell(text: str) -> str:

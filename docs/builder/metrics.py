@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,8 @@ last change; counts and counters always exist, from 0. In OpenMetrics, counters 
 have a sample `_created`, too: when they were 0.
 """
 _DROP_IN: Final = "Names of kafka_exporter"
+MARK: Final = "†"
+_OFTEN: Final = 5  # metrics of a subject from which the end of their meaning is said once
 
 
 def metrics_page() -> str:
@@ -36,13 +39,28 @@ def metrics_page() -> str:
 
 
 def _section(title: str, metrics: Sequence[tuple[Metric, str]]) -> Iterator[str]:
-    """Render a table; labels that all of its metrics have stand above it."""
+    """Render a table; labels that all of its metrics have stand above it, and what many of them end with."""
     every = [label for label in metrics[0][0].labels if all(label in metric.labels for metric, _ in metrics)]
+    ends = Counter(_end(metric.help) for metric, _ in metrics)
+    often = [end for end, count in ends.items() if end and count >= _OFTEN]
     yield from (f"## {title}", "")
     if every:
         yield from (f"Labels of {'all' if len(metrics) > 1 else 'it'}: {code(every)}.", "")
-    rows = ((f"`{metric.name}`", f"{plain(metric.help)}{_labels(metric, every)}{more}") for metric, more in metrics)
+    yield from (f"{MARK} {plain(end[:1].upper() + end[1:])}\n" for end in often)
+    rows = (
+        (f"`{metric.name}`", f"{_meaning(metric, often)}{_labels(metric, every)}{more}") for metric, more in metrics
+    )
     yield from (*table(("metric", "meaning"), rows), "")
+
+
+def _end(text: str) -> str:
+    """Give the last part of a meaning, after its last semicolon or its first comma."""
+    return text.rpartition("; ")[2] if "; " in text else text.partition(", ")[2]
+
+
+def _meaning(metric: Metric, often: list[str]) -> str:
+    end = _end(metric.help)
+    return f"{plain(metric.help.removesuffix(end).rstrip(' ;,'))}.{MARK}" if end in often else plain(metric.help)
 
 
 def _labels(metric: Metric, every: list[str]) -> str:

@@ -21,12 +21,12 @@ _HEAD: Final = """# Polling, row by row
 
 What isrwatch learns of a cluster whose metadata log it does not read, and what is lost without a row:
 [how it polls](../polling.md). `isrwatch doctor` names the rows that a cluster lacks. Each permission was given alone on
-a real cluster of Kafka 4.4.0 with the StandardAuthorizer: its rows are answered, and no others
-(`tests/sources/test_permissions_real.py`). `ClusterAction` gives OffsetForLeaderEpoch, too.
+a real cluster of Kafka 4.4.0 with the StandardAuthorizer: its rows are answered, and no others. `ClusterAction` gives
+OffsetForLeaderEpoch, too.
 """
 _OLDER: Final = """## With ZooKeeper, and on older brokers
 
-Rows that are lost there, each with what is unknown then:
+A cluster whose Kafka is older than a row lacks it. With ZooKeeper these are lacking, too: {lost}.
 """
 _SERVICES: Final = """## What services grant
 
@@ -36,14 +36,13 @@ known that it lets a monitor read the metadata log: the last row says why.
 
 
 def polling_page() -> str:
-    """Render every row of the evidence of polling, those that older clusters lack, and what services grant."""
+    """Render every row of the evidence of polling, those that ZooKeeper lacks, and what services grant."""
     rows = (
         (each.name, each.request, _permission(each), each.since, plain(each.gives), plain(each.without))
         for each in POLLED_EVIDENCE
     )
     lines = [_HEAD, *table(("what", "request", "permission", "since Kafka", "gives", "without it"), rows), ""]
-    lost = ((_when(each), each.name, plain(each.without)) for each in POLLED_EVIDENCE if _when(each))
-    lines += [_OLDER, *table(("cluster", "lost", "so"), lost), ""]
+    lines += [_OLDER.format(lost=", ".join(each.name for each in POLLED_EVIDENCE if not each.in_zookeeper_mode)), ""]
     heading = ("permission", *(f"[{each.name}](../{Path(each.document).name})" for each in SERVICES))
     grants = (
         (f"`{one.operation}` on {one.on}", *(_code(each.grants.get(one, "")) for each in SERVICES))
@@ -60,13 +59,6 @@ def _permission(each: PolledEvidence) -> str:
     if each.otherwise is not None:
         return f"none; before, `{each.otherwise.operation}` on {each.otherwise.on}"
     return "none"
-
-
-def _when(each: PolledEvidence) -> str:
-    """Say which clusters that can be polled, those since Kafka 1.0, lack a row for good."""
-    if each.otherwise is not None or tuple(map(int, each.since.split("."))) <= (1, 0):
-        return ""
-    return f"before {each.since}" + ("" if each.in_zookeeper_mode else ", and with ZooKeeper")
 
 
 def _code(text: str) -> str:
@@ -131,7 +123,9 @@ def with_comparison(root: Path = ROOT) -> str:
     rows = [*_PLAIN, *_judged(root)]
     polled = ", [of polls](docs/judge_polled.md)" if (root / _OF_POLLS).is_file() else ""
     judged = f"Judged are random faults of simulated clusters: [how right it is](docs/judge.md){polled}."
-    return "\n".join([text[:begin], "", *table(("", "metadata log", "polling"), rows), "", judged, "", text[end:]])
+    return "\n".join(
+        [text[:begin], "", *table(("", "metadata log", "polling"), rows, pad=" "), "", judged, "", text[end:]]
+    )
 
 
 def _judged(root: Path) -> Iterator[tuple[str, str, str]]:

@@ -71,23 +71,20 @@ One TOML file. A wrong key, type or value is refused with one sentence that name
 [conf/isrwatch.toml](../../conf/isrwatch.toml), which has every key with its default; start from a copy of it. Relative
 paths are resolved against the working directory of the command.
 
-Every command reads the first of these, and no other: `--config FILE`, the variable `ISRWATCH_CONFIG`, `isrwatch.toml`
-in the working directory, `/etc/isrwatch/isrwatch.toml`. `isrwatch doctor` says which it is.
+Every command reads the first of these alone: `--config FILE`, the variable `ISRWATCH_CONFIG`, `isrwatch.toml` in the
+working directory, `/etc/isrwatch/isrwatch.toml`. `isrwatch doctor` says which it is.
 
-A variable overrides a key of the file. Its name is `ISRWATCH_`, and the key in capital letters with two underscores for
-each dot: `ISRWATCH_TABLES__DIRECTORY=/data/tables`, `ISRWATCH_BUS__KAFKA__BOOTSTRAP_SERVERS=bus-1:9092`. The items of a
-list have commas between them (`ISRWATCH_COLLECT__GROUPS='payments-*,!*-test'`), a table of strings is one of TOML
-(`ISRWATCH_CLUSTER__CLIENT='{ "security.protocol" = "SSL" }'`). A variable of a key that does not exist is refused. Of
-several `[[cluster]]` it overrides what is in `[collect]`, and no key of the clusters themselves.
+A variable overrides a key: `ISRWATCH_`, and the key in capital letters with two underscores for each dot
+(`ISRWATCH_TABLES__DIRECTORY=/data/tables`). Lists have commas (`ISRWATCH_COLLECT__GROUPS='payments-*,!*-test'`), tables
+of strings are TOML (`ISRWATCH_CLUSTER__CLIENT='{ "security.protocol" = "SSL" }'`). A variable of a key that does not
+exist is refused, and so is one of a key of several `[[cluster]]`.
 
-Durations are written with their unit, as in Prometheus: `"250ms"`, `"5s"`, `"30m"`, `"1h30m"`, `"90d"`. A number
-without a unit is refused.
+Durations have their unit, as in Prometheus: `"250ms"`, `"5s"`, `"1h30m"`, `"90d"`.
 
-Clusters, topics and groups are chosen by patterns, here and in options of commands. A pattern is a whole name in which
-`*` stands for any characters and `?` for one; every other character is itself. A pattern that begins with `!` leaves
-out. Of several, a name has to fit one that does not leave out, if there is any such, and none that does, in whichever
-order: `["orders-*", "!*-tmp"]` are the names that begin with `orders-` and do not end with `-tmp`, and `["!tmp-*"]` are
-all that do not begin with `tmp-`. Regular expressions are refused.
+Clusters, topics and groups are chosen by patterns, here and in options of commands. In a pattern `*` stands for any
+characters and `?` for one; the others stand for themselves, and regular expressions are refused. A pattern that begins
+with `!` leaves out. A name is chosen if it fits a pattern without `!`, or there is none, and fits no pattern with it:
+`["orders-*", "!*-tmp"]`, `["!tmp-*"]`.
 """
 _SECTION: Final = re.compile(r"^#?(\[[a-z_.]+\])$")
 _KEY: Final = re.compile(r'^(#?)([a-z_]+|"[^"]+") = (.+)$')
@@ -124,7 +121,7 @@ def _key(section: str, name: str, value: str, is_example: bool, comment: list[st
     if name.startswith('"'):  # a key that the user chooses, or a property of librdkafka
         yield from (*_prose(comment), "```toml", f"{name} = {value}", "```", "")
         return
-    default = f"Empty by default; for example `{value}`." if is_example else f"Default: `{value}`."
+    default = f"Empty; example: `{value}`." if is_example else f"Default: `{value}`."
     yield from (f"### {section}.{name}", "", default, "", *_prose(comment))
 
 
@@ -167,9 +164,9 @@ def events_page() -> str:
 
 _STATEMENTS_HEAD: Final = """# What is said of replication, and what Kafka does
 
-{count} statements that texts about Kafka make, from different years of Kafka. Each has a rule in the model of a cluster
-that comes with isrwatch, and tests of it; `isrwatch explain` prints them in a terminal, `isrwatch explain min.insync`
-those that contain a word.
+{count} statements that texts about Kafka make, from different years of Kafka. Below each: what Kafka does, and, after
+*But*, where it differs. Each has a rule in the model of a cluster that comes with isrwatch, and tests of it.
+`isrwatch explain min.insync` prints those that contain a word.
 """
 
 
@@ -180,12 +177,8 @@ def statements_page() -> str:
 
 
 def _statement(number: int, statement: Statement) -> str:
-    module, _, name = statement.rule.partition(":")
-    differs = f"\n**The difference.** {plain(statement.differs)}\n" if statement.differs else ""
-    return (
-        f"## {number}. {plain(statement.claim)}\n\n**What Kafka does.** {plain(statement.does)}\n{differs}\n"
-        f"In the model: `{module.replace('.', '/')}.py`: `{name}`.\n"
-    )
+    differs = f"\nBut: {plain(statement.differs)}\n" if statement.differs else ""
+    return f"## {number}. {plain(statement.claim)}\n\n{plain(statement.does)}\n{differs}"
 
 
 REFERENCES: Final[Mapping[str, Callable[[], str]]] = {

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 _HEAD: Final = """# Tables
 
-All times are UTC. Types are those of Spark; one that ends with `?` may be null: unknown, or does not apply. Rows of a
-table are replaced unless it is append-only. `isrwatch tables NAME` prints all columns of a table.
+All times are UTC. Types are those of Spark; one that ends with `?` may be null, which is unknown or does not apply.
+Rows of a table are replaced unless it is append-only. `isrwatch tables NAME` prints all columns of a table.
 """
 _SHARED: Final = """
 ## Columns of several tables
 """
 SEVERAL: Final = "several tables"
-_MANY: Final = 3  # tables from which a column stands with those of several; columns from which a list is worth it
+_SEVERAL: Final = 3  # tables from which a column stands with those of several; columns from which a list is worth it
 
 
 def markdown() -> str:
     """Render the reference of every table."""
     holders = holders_of()
-    shared = {meaning for meaning, names in holders.items() if len(names) >= _MANY}
+    shared = {meaning for meaning, names in holders.items() if len(names) >= _SEVERAL}
     columns = [one for each in TABLES.values() for one in flat(each.columns)]
     first = {_meaning(path, column): (path, column) for path, column in reversed(columns)}
     common = sorted((first[meaning] for meaning in shared), key=columns.index)
@@ -64,11 +64,11 @@ def _table(each: Table, holders: dict[Meaning, list[str]], shared: set[Meaning])
     for path, column in columns:
         meaning = _meaning(path, column)
         elsewhere[SEVERAL if meaning in shared else holders[meaning][0]].append(path)
-    named = {place: names for place, names in elsewhere.items() if place == SEVERAL or len(names) >= _MANY}
-    named.pop(each.name, None)
-    for place, names in named.items():
+    lists = {place: names for place, names in elsewhere.items() if place == SEVERAL or len(names) >= _SEVERAL}
+    lists.pop(each.name, None)
+    for place, names in lists.items():
         yield f"As in {linked(place)}: {code(names)}.\n"
-    others = {name for names in named.values() for name in names}
+    others = {name for names in lists.values() for name in names}
     own = [(path, column) for path, column in columns if path not in others]
     yield from _columns(own) if own else ()
 
@@ -91,7 +91,7 @@ def _struct(columns: tuple[Column, ...]) -> str:
 def _columns(columns: Iterable[tuple[str, Column]]) -> list[str]:
     """Render a row per column; those of a type and meaning that stand below each other have one."""
     rows = (
-        (code(path for path, _ in group), kind, meaning)
+        (code(path for path, _ in group), kind, meaning.removesuffix("; null while unknown"))
         for (kind, meaning), group in groupby(columns, lambda one: (_type(one[1]), one[1].comment))
     )
     return table(("column", "type", "meaning"), rows)
