@@ -6,7 +6,7 @@ from collections import defaultdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from docs.builder.markdown import code, table
+from docs.builder.markdown import code, plain, table
 from exporters.terminal.tables_command import STRUCTS, flat, type_name
 from streaming.contracts.tables import TABLES
 
@@ -91,7 +91,7 @@ def _struct(columns: tuple[Column, ...]) -> str:
 def _columns(columns: Iterable[tuple[str, Column]]) -> list[str]:
     """Render a row per column; those of a type and meaning that stand below each other have one."""
     rows = (
-        (code(path for path, _ in group), kind, meaning.removesuffix("; null while unknown"))
+        (code(path for path, _ in group), plain(kind), plain(meaning.removesuffix("; null while unknown")))
         for (kind, meaning), group in groupby(columns, lambda one: (_type(one[1]), one[1].comment))
     )
     return table(("column", "type", "meaning"), rows)
