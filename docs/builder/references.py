@@ -11,6 +11,7 @@ from docs.builder.command_line import commands_page
 from docs.builder.markdown import plain, table
 from docs.builder.metrics import metrics_page
 from docs.builder.polling import polling_page, with_comparison
+from docs.builder.quality import QUALITY, rendered_quality
 from docs.builder.tables import markdown as tables_page
 from streaming.contracts.alerts import ALERTS, Pack, ThresholdUnit
 from streaming.contracts.events import EXPLAINED, EventKind, meanings
@@ -145,7 +146,7 @@ _EVENT_VALUES_HEAD: Final = """# Events, causes, incidents
 
 The values of `event`, `cause` and `evidence` in [replication_events](tables.md#replication_events), and of `class` and
 `severity` in [incidents](tables.md#incidents). `isrwatch explain ambiguous` prints the meaning of one in a terminal.
-How often they are right: [judged](../judge.md).
+How often they are right: [judged](../quality.md).
 """
 
 
@@ -200,4 +201,5 @@ def rendered_files() -> dict[str, dict[str, str]]:
     return {
         "docs/reference": {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()},
         "": {"README.md": with_comparison()},
+        "docs": {QUALITY.name: rendered_quality()},
     }
