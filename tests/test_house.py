@@ -41,7 +41,7 @@ REGISTRIES = (
     "registry.npm" + "js", "hub.docker" + ".com", "crates" + ".io", "proxy.golang" + ".org", "conda.anaconda" + ".org",
 )  # fmt: skip
 BANNED_WORDS = re.compile(r"\.\./shared|\bshared/(?:facts|design|proto)|\bproto" r"types?\b|\bTO" r"DO\b|\bFIX" r"ME\b")
-RENAMED = "docs/renamed.md"
+RENAMED = "docs/contributing/renamed.md"
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md")))
 DEPLOYMENT = ("deploy/README.md", "deploy/spark/README.md")
 # Words that look like metrics: another exporter, a label, and the beginning of a name.

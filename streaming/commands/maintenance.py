@@ -87,7 +87,9 @@ def maintenance(
     Announce it first: what happened before is not planned. A line says why a broker is not safe to stop now; the
     command runs all the same, unless --if-safe is given.
 
-    Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"; --broker 3 --end ends it early.
+    Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"
+
+    End it early: isrwatch maintenance --broker 3 --end
 
     Better, because it ends when the work does: isrwatch maintenance --broker 3 --why upgrade -- ./restart-broker 3
 
