@@ -74,16 +74,16 @@ DESCRIBE_TOPICS: Final = Permission(
     on="the topics",
     option=_TOPICS,
     requests="Metadata, DescribeTopicPartitions, ListOffsets (of followers, too), OffsetForLeaderEpoch",
-    without="Kafka leaves them out: no offsets, no min.insync.replicas that only brokers set, and no sign of them while "
-    "brokers are polled",
+    without="Kafka leaves them out: no offsets, no min.insync.replicas that only brokers set, and no sign of them "
+    "while brokers are polled",
 )
 DESCRIBE_TOPIC_CONFIGS: Final = Permission(
     operation="DescribeConfigs",
     on="the topics",
     option=_TOPICS,
     requests="DescribeConfigs of the topics",
-    without="min.insync.replicas is unknown unless the metadata log has it, and so is durability; diskless topics are not "
-    "recognised while brokers are polled",
+    without="min.insync.replicas is unknown unless the metadata log has it, and so is durability; diskless topics are "
+    "not recognised while brokers are polled",
 )
 DESCRIBE_GROUPS: Final = Permission(
     operation="Describe",

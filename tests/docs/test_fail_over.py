@@ -30,9 +30,7 @@ def test_an_expression_of_the_page_fires_when_a_job_of_the_pair_is_missing(
     values: dict[str, str], expected: list[str], tmp_path: Path
 ) -> None:
     expressions = re.findall(r"^\| `(absent\(.*\))` \|", PAGE.read_text(), re.MULTILINE)
-    rules = [
-        {"alert": name, "expr": each} for name, each in zip((*NO_ACTIVE, *NO_STANDBY), expressions, strict=True)
-    ]
+    rules = [{"alert": name, "expr": each} for name, each in zip((*NO_ACTIVE, *NO_STANDBY), expressions, strict=True)]
     (tmp_path / "rules.json").write_text(json.dumps({"groups": [{"name": "pair", "rules": rules}]}))
     series = [
         {"series": f'isrwatch_job_active{{instance="{instance}"}}', "values": each} for instance, each in values.items()
