@@ -43,7 +43,7 @@ REGISTRIES = (
 BANNED_WORDS = re.compile(r"\.\./shared|\bshared/(?:facts|design|proto)|\bproto" r"types?\b|\bTO" r"DO\b|\bFIX" r"ME\b")
 RENAMED = "docs/renamed.md"
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md")))
-DEPLOYMENT = ("deploy/README.md", "deploy/spark/README.md")
+DEPLOYMENT = ("deploy/README.md",)
 # Words that look like metrics: another exporter, a label, and the beginning of a name.
 NO_METRICS = {"kafka_exporter", "kafka_cluster", "kafka_replication"}
 SCENARIOS = sorted(path.stem for path in (ROOT / "conf" / "scenarios").glob("*.toml"))
