@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 WebConfigFile = Annotated[
-    str | None, typer.Option("--web.config.file", help="TLS and logins of it; default: job.web_config_file.")
+    str | None, typer.Option("--web.config.file", help="TLS and logins for --listen; default: job.web_config_file.")
 ]
 
 
@@ -72,7 +72,7 @@ def job(
 
     One query in a job of its own: isrwatch job --query replication --listen 127.0.0.1:9311
 
-    With spark-submit, which without this configuration of its log writes some 50 lines a second: spark-submit
+    With spark-submit; conf/log4j2.properties keeps its log short: spark-submit
     --driver-java-options -Dlog4j2.configurationFile=conf/log4j2.properties --driver-memory 4g deploy/spark/main.py
     --config isrwatch.toml
     """
