@@ -265,11 +265,6 @@ def test_every_metric_that_the_documentation_names_exists(page: str) -> None:
     assert metrics - known - NO_METRICS == set()
 
 
-def test_the_list_of_tables_has_each_of_them() -> None:
-    rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", QUERYING, re.MULTILINE)
-    assert {name for row in rows for name in re.findall(r"[a-z_]+", row)} == set(TABLES)
-
-
 def test_every_query_has_a_scheduler_pool_and_stands_in_the_reference_configuration() -> None:
     pools = re.findall(r'<pool name="([a-z_]+)">', (ROOT / "conf" / "fairscheduler.xml").read_text())
     (listed,) = re.findall(r"^#queries = \[(.*)\]", (ROOT / "conf" / "isrwatch.toml").read_text(), re.MULTILINE)

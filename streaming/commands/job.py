@@ -121,9 +121,9 @@ def _kafka(settings: configuration.Settings, directory: Path | None) -> KafkaRea
 def _run_alone(settings: JobSettings, places: JobLocations, *, standby: bool) -> bool:
     """Run the job as the only one on its tables; return False if it has only stood by."""
     from streaming.delta.log.claim import claim_of
-    from streaming.jobs.application import QUERIES, chosen
+    from streaming.jobs.application import chosen
 
-    claim = claim_of(places.tables, chosen(settings.queries), QUERIES, settings.lease, warn)
+    claim = claim_of(places.tables, chosen(settings.queries), settings.lease, warn)
     try:
         if not standby:
             _take(claim, places)

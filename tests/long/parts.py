@@ -10,7 +10,7 @@ from typing import Final
 
 PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0"
 JUDGE: Final = "tests.judge --workers 2"
-SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn"
+SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn or systemd"
 RUNS: Final = r"\d+ runs, \d+ failed"
 DAYS: Final = r"\d+ days, \d+ with an error"
 MOMENTS: Final = r"\d+ moments and \d+ changes of \d+ runs, \d+ wrong"
@@ -154,6 +154,10 @@ PARTS: Final = {
     "yarn": Part(
         "the job submitted to YARN as its page says, in both modes; executor, machines, driver and NameNode lost",
         f"{PYTEST} --long -m yarn",
+    ),
+    "systemd": Part(
+        "a real systemd runs the services: killed, backed up while they write, restored, removed as their page says",
+        "pytest --long -m systemd",
     ),
     "others": Part("the other tests marked long", f'{PYTEST} --long -m "not ({SERVICES})"', examples="long"),
     "flaky": Part(
