@@ -49,7 +49,7 @@ from streaming import movement
 from streaming.delta.log.commit import DataFile, Layout, Packing, entry, removed, transactions_in, written
 from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROPERTY, create_or_upgrade
 from streaming.delta.log.storage import writing
-from streaming.delta.log.table_log import actions_of, entry_of, has_entry, newest_version
+from streaming.delta.log.table_log import EntryFiles, KnownEntries, actions_of, entry_of, has_entry, newest_version
 from streaming.delta.store.announced import announce
 from streaming.delta.store.objects import StoreError, create, delete
 from streaming.delta.store.place import Url, at_once
@@ -82,7 +82,11 @@ SECONDS_OF_PROOF: Final = 5.0
 
 
 class Writer:
-    """The only writer of a table: it stops as soon as another one has committed, unless they write :meth:`in_turn`."""
+    """The only writer of a table: it stops as soon as another one has committed, unless they write :meth:`in_turn`.
+
+    Attributes:
+        entries: those of a store that it has made, until maintenance deletes them.
+    """
 
     def __init__(self, table: DeltaTable, path: Place) -> None:
         """Take the next generation, which the first commit of this writer stores; ``table`` was just opened."""
@@ -94,6 +98,7 @@ class Writer:
         statistics = (configuration.get(STATISTICS_PROPERTY) or "").split(",")
         self._layout = Layout(tuple(table.metadata().partition_columns), tuple(statistics))
         self._checkpoint_interval = int(configuration.get(CHECKPOINT_PROPERTY) or 0)
+        self.entries: KnownEntries = {}
         self._took_over()
 
     @classmethod
@@ -251,6 +256,8 @@ class Writer:
                 self._files |= {
                     each["path"]: DataFile(each["path"], each["size"], each["partitionValues"]) for each in adds
                 }
+            if isinstance(self.path, Url):  # where reading them again would be requests
+                self.entries[self._version] = EntryFiles.of(time.time(), (add["path"] for add in adds), gone)
             announce(self.path, self._version)
             movement.note()
             if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:
