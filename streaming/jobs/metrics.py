@@ -202,7 +202,7 @@ class Reporter(threading.Thread):
             if (channel := query.definition.channel) is not None:
                 beside = next(iter(self._tables.values()), None)
                 self._tables[query.name] = ProgressTable(places.tables, channel, places.retention, beside)
-        self._rests = SECONDS_IN_STORES - SECONDS if isinstance(places.tables, Url) else 0.0
+        self._rests = SECONDS_IN_STORES - SECONDS / 2 if isinstance(places.tables, Url) else 0.0
         self._write_at = 0.0
         self._queries = [query for query in queries if query.name in self._tables]
         self._has_rows: dict[str, bool] = {}

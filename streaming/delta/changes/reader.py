@@ -72,6 +72,8 @@ SECONDS_BETWEEN_HEARTBEATS_IN_STORES: Final = 60.0
 SECONDS_BETWEEN_LOOKS: Final = 0.25
 """Seconds between looks for a new version in a store, where each look is a request: 345,600 a day."""
 SECONDS_BETWEEN_CHECKS: Final = 30.0
+_OURS: Final = ("committed by this process",)
+"""In place of the identity of an entry, until it is checked."""
 _FEW_VERSIONS: Final = 30
 """Versions whose entries cost fewer requests to a store than opening the table."""
 SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
@@ -114,7 +116,7 @@ class ChangeReader:
         self.version = after_version
         # When the next look in a store is due, where each is a request, and when the entry read last is checked again.
         self._look_at = self._check_at = 0.0
-        self._is_due = True
+        self._is_due = self._must_check = True
         self._seen: tuple[int, list[dict[str, Any]]] | None = None  # a version that a look has found, and its actions
 
     def is_worth_a_poll(self) -> bool:
@@ -135,7 +137,7 @@ class ChangeReader:
         """Look for the next entry, if that is due; now and then the entry that was read last must be checked, too."""
         now, committed = time.monotonic(), committed_here(self.path)
         if now >= self._check_at:
-            self._check_at = now + SECONDS_BETWEEN_CHECKS
+            self._check_at, self._must_check = now + SECONDS_BETWEEN_CHECKS, True
             return True
         if committed is not None:
             return committed > self.version
@@ -167,7 +169,7 @@ class ChangeReader:
         if to_version is None and self.rests():
             return []
         upto, self._is_due = 1 << 62 if to_version is None else to_version, False
-        if self._identity is not None and identity_of(self.path, self.version) == self._identity:
+        if self._is_unchanged():
             newest, files = self._files_in_log(upto)
         else:
             newest, files = self._files_by_statistics(upto)
@@ -175,8 +177,17 @@ class ChangeReader:
             return []
         parts = [self._rows_of(file, date, newest) for file, date in files]
         rows = _in_order(pa.concat_tables([part for part in parts if part.num_rows] or [self._schema.empty_table()]))
-        self.version, self._identity = newest, identity_of(self.path, newest)
+        is_ours = committed_here(self.path) is not None
+        self.version, self._identity = newest, _OURS if is_ours else identity_of(self.path, newest)
         return by_version(rows)
+
+    def _is_unchanged(self) -> bool:
+        """Return whether the entry that was read last is there as it was; one of this process is rarely asked for."""
+        if self._identity is None or (committed_here(self.path) is not None and not self._must_check):
+            return self._identity is not None
+        self._must_check, found = False, identity_of(self.path, self.version)
+        self._identity = found if self._identity == _OURS and found is not None else self._identity
+        return found == self._identity
 
     def _files_in_log(self, upto: int) -> tuple[int, list[tuple[str, str]]]:
         """Follow the log entry by entry; neither compaction nor the expiry of history adds rows."""

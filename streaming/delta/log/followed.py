@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 KEPT_BYTES: Final = 32 << 20
 """Files of a table that are kept as they are stored, together: of many clusters one has news, and one file is new."""
+LOOKS_PER_CHECK: Final = 4
+"""Looks that find nothing, of which one checks that the table was not replaced."""
 _DEFINES: Final = frozenset({"metaData", "protocol"})
 
 
@@ -55,7 +57,7 @@ class FollowedTable:
         return None if table is None else cls(directory / definition.name, definition, table)
 
     def _took_over(self, table: DeltaTable) -> None:
-        self.table, self.version = table, int(table.version())
+        self.table, self.version, self._looks = table, int(table.version()), 0
         columns = table.metadata().partition_columns
         self._files: dict[str, Mapping[str, str]] = {
             row["path"]: {name: str(row[f"partition.{name}"]) for name in columns}
@@ -79,7 +81,9 @@ class FollowedTable:
             if any(_DEFINES & action.keys() for action in actions):
                 return self._open_again()
             self._apply(actions)
-        if self.version == began and not has_entry(self._path, self.version):
+        self._looks = self._looks + 1 if self.version == began else 0
+        is_check_due = announced is None or announced > self.version or self._looks % LOOKS_PER_CHECK == 0
+        if self.version == began and is_check_due and not has_entry(self._path, self.version):
             return self._open_again()
         return self.version != began
 

@@ -39,6 +39,8 @@ SMALL_BYTES: Final = 512 * 1024
 LARGE_BYTES: Final = 32 * 1024 * 1024
 LOG_ENTRIES: Final = 300
 """There are up to 400: these, 50 until the next round, 50 back to a checkpoint. Listing 500 takes a millisecond."""
+LOG_ENTRIES_OF_STORES: Final = 900
+"""One request lists them; no writer makes as many in the time in which a commit needs no proof (``writer``)."""
 SECONDS_BETWEEN_SWEEPS: Final = 60.0
 SECONDS_BETWEEN_SWEEPS_OF_STORES: Final = 900.0
 """A sweep lists the whole table three times, and of what it deletes a store keeps no more meanwhile than it costs."""
@@ -115,7 +117,8 @@ class Maintenance:
         if isinstance(self._path, Url):  # each step is a request, unless this process has made the version
             self._old = before
         flushed = flushed_version(self._path)
-        limit = max(0, before, newest - LOG_ENTRIES)
+        most = LOG_ENTRIES_OF_STORES if isinstance(self._path, Url) else LOG_ENTRIES
+        limit = max(0, before, newest - most)
         if flushed is not None:  # one earlier, because its checkpoint may be younger than its mark, and torn
             limit = min(limit, max(0, flushed - 1))
         self._unreferenced_since |= delete_log_before(self._path, limit, known)

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from streaming.delta.log.storage import reading, size_of
 from streaming.delta.store.objects import delete, get, head, names_below
+from streaming.delta.store.written_here import recall
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def actions_of(path: Place, version: int) -> list[dict[str, Any]]:
 def entry_actions(path: Place, version: int) -> list[dict[str, Any]] | None:
     """Read as :func:`actions_of` does; None if there is no such entry. In a store that is a look and a read in one."""
     with suppress(FileNotFoundError), reading(str(path)):
-        entry = get(entry_of(path, version)).decode()
+        entry = (recall(entry_of(path, version)) or get(entry_of(path, version))).decode()
         return [json.loads(line) for line in entry.split("\n") if line]
     return None
 

@@ -17,7 +17,8 @@ from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes import reader as changes
 from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import ChangeReader, rows_between
-from streaming.delta.log.followed import FollowedTable
+from streaming.delta.log import storage, table_log
+from streaming.delta.log.followed import LOOKS_PER_CHECK, FollowedTable
 from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
 from streaming.delta.log.writer import OVERWRITE, Writer
 from streaming.delta.progress import ProgressTable
@@ -61,8 +62,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CountedStore]:
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing_is_known_here(monkeypatch)
+
+
+def nothing_is_known_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let readers not know what this process has committed, as if the job ran elsewhere."""
     monkeypatch.setattr(changes, "committed_here", lambda _: None)
+    for module in (storage, table_log):
+        monkeypatch.setattr(module, "recall", lambda _: None)
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -98,11 +105,15 @@ def test_a_reader_in_the_process_of_the_writer_looks_without_a_request(store: Co
         assert all(reader.rests() for _ in range(100))
     assert looks == {}
     log.commit(rows, {"a": 2})
-    assert not reader.rests()
-    assert [version for version, _ in reader.poll()] == [2]
+    with store.counted() as reads:
+        assert [version for version, _ in reader.poll()] == [2]
+    assert reads == {}, "this process has written the entry and the file"
 
 
-def test_a_few_versions_are_read_from_their_entries_and_the_table_is_not_opened(store: CountedStore) -> None:
+def test_a_few_versions_are_read_from_their_entries_and_the_table_is_not_opened(
+    store: CountedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing_is_known_here(monkeypatch)
     directory, (_, rows) = store.folder(), changed()
     log, path = ChangeLog(directory), directory / PARTITION_CHANGES.name
     for position in range(1, 6):
@@ -110,8 +121,13 @@ def test_a_few_versions_are_read_from_their_entries_and_the_table_is_not_opened(
     with store.counted() as reads:
         assert rows_between(path, 2, 5).num_rows == 3 * rows.num_rows
     assert reads == {("GET", "entry"): 3, ("GET", "data"): 3, ("HEAD", "entry"): 1}
+    monkeypatch.undo()
+    with store.counted() as reads:
+        assert rows_between(path, 2, 5).num_rows == 3 * rows.num_rows
+    assert reads == {}, "all of it is of this process"
 
 
+@pytest.mark.usefixtures("elsewhere")
 def test_a_new_version_of_a_table_is_an_entry_and_its_new_files(store: CountedStore) -> None:
     directory = store.folder()
     writer = Writer.opened(directory, REPLICA_OFFSETS)
@@ -122,6 +138,9 @@ def test_a_new_version_of_a_table_is_an_entry_and_its_new_files(store: CountedSt
     with store.counted() as looks:
         assert not followed.follow()
     assert looks == {("GET", "entry"): 1, ("HEAD", "entry"): 1}
+    with store.counted() as looks:
+        assert not any(followed.follow(followed.version) for _ in range(LOOKS_PER_CHECK))
+    assert looks == {("GET", "entry"): LOOKS_PER_CHECK, ("HEAD", "entry"): 1}, "as announced: nothing is new"
     added = writer.written(newest(5))
     version = writer.add_files(added, [], {})
     with store.counted() as reads:
