@@ -90,7 +90,8 @@ check: $(DEV_READY) ## format, lint, types, import contracts, spelling, generate
 	@# The types take as long as all the rest, which runs at the same time.
 	@$(BIN)/mypy & types=$$!; \
 	$(BIN)/lint-imports --no-cache && $(BIN)/codespell && $(BIN)/validate-pyproject pyproject.toml && \
-		$(BIN)/isrwatch dashboards render --check && $(BIN)/python -m docs.builder references --check; rest=$$?; \
+		$(BIN)/isrwatch dashboards render --check && $(BIN)/python -m deploy.images render --check && \
+		$(BIN)/python -m docs.builder references --check; rest=$$?; \
 	wait $$types && exit $$rest
 
 format: $(DEV_READY) ## write what the formatter and the safe fixes of the linter want
@@ -105,6 +106,7 @@ pictures: $(DEV_READY) ## draw every board and page, healthy, in trouble and bli
 
 generated: $(RUN_READY) ## render the boards, the alerts and docs/reference again
 	@$(BIN)/isrwatch dashboards render
+	@$(BIN)/python -m deploy.images render
 	@$(BIN)/python -m docs.builder references
 
 quick: $(DEV_READY) jars ## check, and at the same time the tests that start no service and do not wait: a minute and a half
