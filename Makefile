@@ -12,13 +12,14 @@ SEED ?=
 SCENARIO ?=
 FAULTS ?=
 DIST ?= dist
+RELEASED := $(filter chart images,$(shell sed -n 's/^\([a-z]*\):.*/\1/p' Makefile))
 PACKAGER ?=
 
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-run
 DEV_READY := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-COMPILE := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+COMPILE := $(BIN)/uv pip compile pyproject.toml --extra all --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet
 # A process of the tests that is aborted ends the run: with another one in its place xdist may wait for ever.
 PYTEST := pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
@@ -38,7 +39,7 @@ SHOWN :=
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package lock clean
+.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package release lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -155,10 +156,17 @@ mutants: $(DEV_READY) ## put small faults into the rules, to see that a test fai
 	@$(BIN)/python -m tests.mutants --sample $(SAMPLE) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 package: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch.zip, the code for spark-submit --py-files
-	@rm -f $(DIST)/isrwatch*
+	@rm -f $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
 	@$(or $(PACKAGER),$(BIN)/python) -m hatchling build --target wheel --directory $(DIST)
 	@cp $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
-	@$(if $(PACKAGER),,$(BIN)/python -m tests.long --old)
+
+release: $(RUN_READY) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
+	@rm -rf $(DIST)
+	$(SAY) "Building the packages of $$(git rev-parse --short=12 HEAD)"
+	@$(BIN)/python -m deploy.release packages --directory $(DIST)
+	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) &&) true
+	@$(BIN)/python -m deploy.release checksums --directory $(DIST)
+	@$(BIN)/python -m tests.long --old
 
 lock: $(DEV_READY) ## resolve the Python packages again (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8

@@ -11,8 +11,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from deploy.images.dockerfile import dockerfile, ignored
-from deploy.images.plan import ROOT, plan
+from deploy.images.plan import plan
 from deploy.images.requirements import requirements
+from deploy.release.packages import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from deploy.images.plan import BaseImage, Images, Variant
 
 PYTHON: Final = "/opt/isrwatch/python"
-CACHE: Final = "/opt/isrwatch/cache"
 PIP_CACHE: Final = "RUN --mount=type=cache,target=/root/.cache/pip"
 LEFT_BY_APT: Final = (
     "/var/lib/apt/lists/*", "/var/cache/apt/*", "/var/cache/debconf/*-old", "/var/cache/ldconfig/aux-cache",
@@ -29,7 +28,7 @@ INSTALL: Final = {
 HEAD: Final = """\
 # Written by make generated from deploy/docker/image.toml. To build, in the checkout:
 #
-#     make package
+#     python -m deploy.release packages
 {commands}
 #
 # BASE may be an image of yours with the same packages. Behind a proxy with an authority of its own, SSL_CERT_FILE
@@ -46,7 +45,7 @@ def dockerfile(plan: Images, base: BaseImage) -> str:
     )
     stages = [HEAD.format(commands=commands, image=base.image), _tools(plan, base)]
     for name, variant in plan.variants.items():
-        stages += [_content(plan, name, variant), _shipped(plan, base, name, variant)]
+        stages += [_content(plan, name), _shipped(plan, base, name, variant)]
     return "\n".join(stages)
 
 
@@ -66,16 +65,9 @@ def _tools(plan: Images, base: BaseImage) -> str:
     )
 
 
-def _content(plan: Images, name: str, variant: Variant) -> str:
+def _content(plan: Images, name: str) -> str:
     install = f"/tools/bin/pip --python {PYTHON}/bin/python install --no-deps --no-index --no-compile"
-    jars = (
-        _run(
-            f"ISRWATCH_CACHE={CACHE} {PYTHON}/bin/isrwatch jars paths {' '.join(variant.jars)}",
-            f"rm {CACHE}/jars/.lock",
-        )
-        if variant.jars
-        else None
-    )
+    wheels = plan.wheels(name)
     steps = [
         "ARG SSL_CERT_FILE",
         f"COPY requirements/{name}.txt ./",
@@ -86,13 +78,12 @@ def _content(plan: Images, name: str, variant: Variant) -> str:
             f"(cd wheels && sha256sum *.whl) > {PYTHON}/wheels.sha256",
             how=PIP_CACHE,
         ),
-        f"COPY {plan.wheel} ./",
+        f"COPY {' '.join(f'dist/{wheel}' for wheel in wheels)} ./",
         _run(
-            f"{install} {plan.wheel.partition('/')[2]}",
-            f"sha256sum isrwatch-*.whl >> {PYTHON}/wheels.sha256",
+            f"{install} {' '.join(wheels)}",
+            f"sha256sum {' '.join(wheels)} >> {PYTHON}/wheels.sha256",
             f"{PYTHON}/bin/python -m compileall -q --invalidation-mode unchecked-hash {PYTHON}/lib",
         ),
-        *filter(None, [jars]),
     ]
     return _stage(f"tools AS {name}-content", *steps)
 
@@ -106,7 +97,7 @@ def _shipped(plan: Images, base: BaseImage, name: str, variant: Variant) -> str:
         *(f"COPY {file} {plan.home}/{file}" for file in variant.files),
         "ARG REVISION=unknown",
         _words("LABEL", labels(plan, base, variant)),
-        _words("ENV", environment(variant)),
+        _words("ENV", environment()),
         f"USER {plan.uid}:0",
         f"WORKDIR {plan.data}",
         f"VOLUME {plan.data}",
@@ -130,17 +121,17 @@ def labels(plan: Images, base: BaseImage, variant: Variant) -> dict[str, str]:
     }
 
 
-def environment(variant: Variant) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the variables of every container; HOME is what can be written on a read-only root."""
     path = f"{PYTHON}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    own = {"PATH": path, "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"}  # noqa: S108 - of the container
-    return own | ({"ISRWATCH_CACHE": CACHE} if variant.jars else {})
+    return {"PATH": path, "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"}  # noqa: S108 - of the container
 
 
 def ignored(plan: Images) -> str:
     """Return ``.dockerignore``: what is sent to the builder is what is copied."""
     files = sorted({file for variant in plan.variants.values() for file in variant.files})
-    kept = [plan.wheel, *(f"requirements/{name}.txt" for name in plan.variants), *files]
+    wheels = sorted({f"dist/{wheel}" for name in plan.variants for wheel in plan.wheels(name)})
+    kept = [*wheels, *(f"requirements/{name}.txt" for name in plan.variants), *files]
     lines = ["# Written by make generated from deploy/docker/image.toml.", "*", *(f"!{path}" for path in kept)]
     return "\n".join([*lines, ""])
 

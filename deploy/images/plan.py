@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from deploy.release.packages import ROOT, version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "deploy" / "docker"
 LIST: Final = FOLDER / "image.toml"
 BUILT: Final = "debian"
@@ -24,7 +24,7 @@ class Variant:
     Attributes:
         suffix: of its tag.
         extras: of ``pyproject.toml``.
-        jars: groups of ``conf/jars.lock``.
+        wheels: distributions that ``make release`` builds.
         files: of the checkout, copied below the home of the image.
         entrypoint: the first words of a container.
     """
@@ -32,7 +32,7 @@ class Variant:
     suffix: str
     title: str
     extras: tuple[str, ...]
-    jars: tuple[str, ...]
+    wheels: tuple[str, ...]
     files: tuple[str, ...]
     entrypoint: tuple[str, ...]
 
@@ -89,10 +89,9 @@ class Images:
     variants: Mapping[str, Variant]
     bases: Mapping[str, BaseImage]
 
-    @property
-    def wheel(self) -> str:
-        """The path of the wheel that ``make package`` builds, below the checkout."""
-        return f"dist/isrwatch-{self.version}-py3-none-any.whl"
+    def wheels(self, variant: str) -> tuple[str, ...]:
+        """Return the names of the wheels of ours in an image."""
+        return tuple(f"{name}-{self.version}-py3-none-any.whl" for name in self.variants[variant].wheels)
 
     def tag(self, variant: str) -> str:
         """Return the name of an image, with its tag."""
@@ -106,7 +105,7 @@ def plan() -> Images:
     image = {name: tuple(value) if isinstance(value, list) else value for name, value in document["image"].items()}
     return Images(
         **image,
-        version=project["version"],
+        version=version(),
         description=project["description"],
         licence=project["license"],
         health=HealthCheck(**document["health"]),

@@ -14,7 +14,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from deploy.images.plan import ROOT
+from deploy.release.packages import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

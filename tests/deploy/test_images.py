@@ -10,8 +10,10 @@ from functools import cache
 import pytest
 
 from deploy.images import __main__ as images
-from deploy.images.plan import FOLDER, ROOT, plan
+from deploy.images.plan import FOLDER, plan
 from deploy.images.requirements import locked, needed
+from deploy.release.packages import ROOT
+from streaming.runtime.jars import PACKAGE
 
 PLAN = plan()
 FILES = {name: FOLDER / base.file for name, base in PLAN.bases.items()}
@@ -70,14 +72,12 @@ def test_what_is_shipped_runs_as_a_number_without_tools_and_can_be_read_only(bas
 def test_what_is_copied_exists_and_nothing_else_is_sent_to_the_builder(base: str, variant: str) -> None:
     allowed = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
     for stage in (variant, f"{variant}-content"):
-        for words in map(str.split, values(base, stage, "COPY")):
-            if words[0].startswith("--from="):
-                assert words == [f"--from={variant}-content", PLAN.home, PLAN.home]
-            elif words[0] == PLAN.wheel:
-                assert words[0] in allowed, "made by make package"
-            else:
-                assert (ROOT / words[0]).is_file()
-                assert words[0] in allowed
+        for *sources, target in map(str.split, values(base, stage, "COPY")):
+            if sources[0].startswith("--from="):
+                assert [*sources, target] == [f"--from={variant}-content", PLAN.home, PLAN.home]
+                continue
+            assert set(sources) <= set(allowed)
+            assert [each for each in sources if not each.startswith("dist/") and not (ROOT / each).is_file()] == []
 
 
 @pytest.mark.parametrize(("base", "variant"), TARGETS)
@@ -123,14 +123,10 @@ def test_a_container_starts_a_command_of_isrwatch_and_says_whether_it_is_healthy
 
 
 @pytest.mark.parametrize("base", PLAN.bases)
-def test_jars_are_in_the_full_image_alone_and_are_locked(base: str) -> None:
-    (fetch,) = [run for run in values(base, "full-content", "RUN") if "jars" in run]
-    groups = re.findall(r"isrwatch jars paths ([\w -]+?) &&", fetch)[0].split()
-    assert groups
-    assert set(groups) <= tomllib.loads((ROOT / "conf/jars.lock").read_text()).keys()
-    assert not any("jars" in run for run in values(base, "slim-content", "RUN"))
-    (folder,) = re.findall(r"ISRWATCH_CACHE=(\S+)", fetch)
-    assert f'ISRWATCH_CACHE="{folder}"' in values(base, "full", "ENV")[0]
+def test_the_jars_of_the_bus_are_in_the_full_image_alone(base: str) -> None:
+    assert [f"dist/{wheel}" for wheel in PLAN.wheels("full")] == values(base, "full-content", "COPY")[1].split()[:-1]
+    assert [each.partition("-")[0] for each in PLAN.wheels("full")] == ["isrwatch", PACKAGE]
+    assert [each.partition("-")[0] for each in PLAN.wheels("slim")] == ["isrwatch"]
 
 
 def test_slim_has_no_spark_and_no_java_and_full_has_all() -> None:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from deploy.images.dockerfile import PYTHON, environment
 from deploy.images.plan import plan
-from streaming.runtime.folders import cache_folder
-from streaming.runtime.jars import SPARK_KAFKA, jar_paths
+from deploy.release.packages import lay_out_jars
+from streaming.runtime.jars import PACKAGE
 from tests.plugins.local_http import wait_until
 
 if TYPE_CHECKING:
@@ -83,15 +83,14 @@ def image(folder: Path, package: Path, packages: Path) -> Image:
     command.chmod(0o755)
     made = plan()
     full = made.variants["full"]
-    variables = environment(full)
-    jars = {jar: jar.relative_to(cache_folder()) for jar in jar_paths(SPARK_KAFKA)}
+    lay_out_jars(folder / "jars")
+    (folder / "jars" / PACKAGE).rename(site / PACKAGE)
     return Image(
         full.entrypoint,
-        variables | {"JAVA_TOOL_OPTIONS": LIGHT, "PATH": f"{PYTHON}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp"},  # noqa: S108 - its own
+        environment()
+        | {"JAVA_TOOL_OPTIONS": LIGHT, "PATH": f"{PYTHON}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp"},  # noqa: S108 - its own
         made.data,
-        {PYTHON: python}
-        | {f"{made.home}/{name}": ROOT / name for name in full.files}
-        | {f"{variables['ISRWATCH_CACHE']}/{at}": jar for jar, at in jars.items()},
+        {PYTHON: python} | {f"{made.home}/{name}": ROOT / name for name in full.files},
     )
 
 
