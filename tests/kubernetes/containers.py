@@ -7,9 +7,7 @@ and its limits are those of this machine: neither ports nor memory nor permissio
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -20,8 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from streaming.runtime.folders import cache_folder
-from streaming.runtime.jars import SPARK_KAFKA, jar_paths
+from deploy.images.dockerfile import PYTHON, environment
+from deploy.images.plan import plan
+from deploy.release.packages import lay_out_jars
+from streaming.runtime.jars import PACKAGE
 from tests.plugins.local_http import wait_until
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of Java for processes that live for minutes, several on a core."""
-PYTHON: Final = "/opt/isrwatch/python"
 STARTING: Final = """\
 set -e
 echo {name} > /proc/sys/kernel/hostname
@@ -50,7 +49,7 @@ exec chroot . env --ignore-environment {variables} /bin/sh -c 'cd "$0" && exec "
 
 @dataclass(frozen=True)
 class Image:
-    """What ``deploy/docker/Dockerfile`` makes, as far as it can be made here.
+    """What the target ``full`` of ``deploy/docker/Dockerfile`` makes, as far as it can be made here.
 
     Attributes:
         entrypoint: the first words of a container without a command.
@@ -82,20 +81,16 @@ def image(folder: Path, package: Path, packages: Path) -> Image:
     command = python / "bin" / "isrwatch"
     command.write_text(f"#!{PYTHON}/bin/python\nfrom streaming.commands import app\napp(prog_name='isrwatch')\n")
     command.chmod(0o755)
-    steps = re.sub(r"\\\n\s*", "", (ROOT / "deploy/docker/Dockerfile").read_text()).splitlines()
-    told = {
-        word: rest for step in steps for word, _, rest in [step.partition(" ")] if word in {"ENTRYPOINT", "WORKDIR"}
-    }
-    variables = dict(re.findall(r"^ENV (\w+)=(\S+)$", "\n".join(steps), re.MULTILINE))
-    copied = ("conf", "deploy/spark/main.py", "deploy/docker/entrypoint.py")
-    jars = {jar: jar.relative_to(cache_folder()) for jar in jar_paths(SPARK_KAFKA)}
+    made = plan()
+    full = made.variants["full"]
+    lay_out_jars(folder / "jars")
+    (folder / "jars" / PACKAGE).rename(site / PACKAGE)
     return Image(
-        tuple(json.loads(told["ENTRYPOINT"])),
-        variables | {"JAVA_TOOL_OPTIONS": LIGHT, "PATH": f"{PYTHON}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp"},  # noqa: S108 - its own
-        told["WORKDIR"],
-        {PYTHON: python}
-        | {f"/opt/isrwatch/{name}": ROOT / name for name in copied}
-        | {f"{variables['ISRWATCH_CACHE']}/{at}": jar for jar, at in jars.items()},
+        full.entrypoint,
+        environment()
+        | {"JAVA_TOOL_OPTIONS": LIGHT, "PATH": f"{PYTHON}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp"},  # noqa: S108 - its own
+        made.data,
+        {PYTHON: python} | {f"{made.home}/{name}": ROOT / name for name in full.files},
     )
 
 
