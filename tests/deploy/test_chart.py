@@ -7,7 +7,6 @@ import io
 import json
 import re
 import tarfile
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 import yaml
 
 from deploy.chart_files import ADDRESS, CHART, SCHEMA, files, package, schema
+from deploy.release.packages import version
 
 ROOT = Path(__file__).parents[2]
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -45,9 +45,8 @@ def leaves(values: dict[str, Any], prefix: str = "") -> set[str]:
 
 
 def test_chart_and_program_have_one_version() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     described = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert (described["version"], described["appVersion"]) == (version, version)
+    assert (described["version"], described["appVersion"]) == (version(), version())
 
 
 def test_the_schema_has_the_keys_of_the_configuration() -> None:

@@ -51,7 +51,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 
 {{/* "true" on OpenShift, which chooses users and groups itself. */}}
 {{- define "isrwatch.is-openshift" -}}
-{{- if eq .Values.openshift "auto" -}}
+{{- if eq (toString .Values.openshift) "auto" -}}
 {{ .Capabilities.APIVersions.Has "security.openshift.io/v1" }}
 {{- else -}}
 {{ .Values.openshift }}
