@@ -1,4 +1,4 @@
-"""The chart as helm renders it: what its objects mean to isrwatch, to Prometheus and to each other; without a server."""
+"""The chart as helm renders it: what its objects mean to isrwatch, to Prometheus and to each other, with no server."""
 
 from __future__ import annotations
 
