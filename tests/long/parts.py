@@ -148,8 +148,12 @@ PARTS: Final = {
         examples="long",
     ),
     "kubernetes": Part(
-        "a real API server takes the manifests; pods as processes: the job to its end, pods killed, equal tables",
-        "pytest --long -m kubernetes",
+        "the chart's form on Spark, pods as processes: the job to its end, pods killed, equal tables",
+        'pytest --long -m "kubernetes and not chart"',
+    ),
+    "chart": Part(
+        "helm and a real API server take the chart; on 100,000 partitions an upgrade starts each container once",
+        "pytest --long -m chart",
     ),
     "yarn": Part(
         "the job submitted to YARN as its page says, in both modes; executor, machines, driver and NameNode lost",
