@@ -39,7 +39,7 @@ SHOWN :=
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package release lock clean
+.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package images release lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -159,6 +159,10 @@ package: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch.zip, the code fo
 	@rm -f $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
 	@$(or $(PACKAGER),$(BIN)/python) -m hatchling build --target wheel --directory $(DIST)
 	@cp $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
+
+images: $(RUN_READY) ## build both images of the commit into dist without a registry, as root: needs mmdebstrap and buildah
+	@./.ci/tools mmdebstrap buildah
+	@$(BIN)/python -m deploy.images build --directory $(DIST)
 
 release: $(RUN_READY) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
 	@rm -rf $(DIST)
