@@ -160,9 +160,9 @@ package: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch.zip, the code fo
 	@$(or $(PACKAGER),$(BIN)/python) -m hatchling build --target wheel --directory $(DIST)
 	@cp $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
 
-images: $(RUN_READY) ## build both images of the commit into dist without a registry, as root: needs mmdebstrap and buildah
+images: $(if $(PACKAGER),,$(RUN_READY)) ## build both images of the commit into dist without a registry, as root: needs mmdebstrap and buildah
 	@./.ci/tools mmdebstrap buildah
-	@$(BIN)/python -m deploy.images build --directory $(DIST)
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.images build --directory $(DIST)
 
 release: $(RUN_READY) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
 	@rm -rf $(DIST)

@@ -10,7 +10,7 @@ from typing import Final
 
 PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0"
 JUDGE: Final = "tests.judge --workers 2"
-SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn"
+SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn or images"
 RUNS: Final = r"\d+ runs, \d+ failed"
 DAYS: Final = r"\d+ days, \d+ with an error"
 MOMENTS: Final = r"\d+ moments and \d+ changes of \d+ runs, \d+ wrong"
@@ -154,6 +154,11 @@ PARTS: Final = {
     "yarn": Part(
         "the job submitted to YARN as its page says, in both modes; executor, machines, driver and NameNode lost",
         f"{PYTEST} --long -m yarn",
+    ),
+    "images": Part(
+        "both images built from Debian packages and started by crun, read-only, as an unknown user: a killed broker is "
+        "an incident on their page",
+        "pytest --long -m images",
     ),
     "others": Part("the other tests marked long", f'{PYTEST} --long -m "not ({SERVICES})"', examples="long"),
     "flaky": Part(
