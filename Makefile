@@ -158,13 +158,13 @@ package: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch.zip, the code fo
 	@$(or $(PACKAGER),$(BIN)/python) -m hatchling build --target wheel --directory $(DIST)
 	@cp $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
 
-release: $(RUN_READY) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
+release: $(if $(PACKAGER),,$(RUN_READY)) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
 	@rm -rf $(DIST)
 	$(SAY) "Building the packages of $$(git rev-parse --short=12 HEAD)"
-	@$(BIN)/python -m deploy.release packages --directory $(DIST)
-	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) &&) true
-	@$(BIN)/python -m deploy.release checksums --directory $(DIST)
-	@$(BIN)/python -m tests.long --old
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release packages --directory $(DIST)
+	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) DIST=$(DIST) &&) true
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release checksums --directory $(DIST)
+	@$(or $(PACKAGER),$(BIN)/python) -m tests.long --old
 
 lock: $(DEV_READY) ## resolve the Python packages again (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8
