@@ -164,13 +164,13 @@ images: $(if $(PACKAGER),,$(RUN_READY)) ## build both images of the commit into 
 	@./.ci/tools mmdebstrap buildah
 	@$(or $(PACKAGER),$(BIN)/python) -m deploy.images build --directory $(DIST)
 
-release: $(RUN_READY) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
+release: $(if $(PACKAGER),,$(RUN_READY)) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
 	@rm -rf $(DIST)
 	$(SAY) "Building the packages of $$(git rev-parse --short=12 HEAD)"
-	@$(BIN)/python -m deploy.release packages --directory $(DIST)
-	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) &&) true
-	@$(BIN)/python -m deploy.release checksums --directory $(DIST)
-	@$(BIN)/python -m tests.long --old
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release packages --directory $(DIST)
+	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) DIST=$(DIST) &&) true
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release checksums --directory $(DIST)
+	@$(or $(PACKAGER),$(BIN)/python) -m tests.long --old
 
 lock: $(DEV_READY) ## resolve the Python packages again (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8

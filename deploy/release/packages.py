@@ -1,6 +1,6 @@
 """Wheels and the source distribution, built from a commit: two builds of one commit are equal byte for byte.
 
-What lies in the checkout beside the commit is not in them. Times in them are those of the commit
+Files of the checkout that are not in the commit are not in them. Times in them are those of the commit
 (``SOURCE_DATE_EPOCH``), modes and order those of hatchling.
 """
 

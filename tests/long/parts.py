@@ -10,7 +10,7 @@ from typing import Final
 
 PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0"
 JUDGE: Final = "tests.judge --workers 2"
-SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn or images"
+SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn or packages or images"
 RUNS: Final = r"\d+ runs, \d+ failed"
 DAYS: Final = r"\d+ days, \d+ with an error"
 MOMENTS: Final = r"\d+ moments and \d+ changes of \d+ runs, \d+ wrong"
@@ -139,7 +139,7 @@ PARTS: Final = {
     ),
     "services": Part(
         "the tests marked long that start Spark, Kafka or Prometheus",
-        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not (store or kubernetes or yarn)"',
+        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not (store or kubernetes or yarn or packages)"',
         examples="long",
     ),
     "stores": Part(
@@ -154,6 +154,10 @@ PARTS: Final = {
     "yarn": Part(
         "the job submitted to YARN as its page says, in both modes; executor, machines, driver and NameNode lost",
         f"{PYTEST} --long -m yarn",
+    ),
+    "packages": Part(
+        "wheels build alike twice; each extra in its role; Python 3.11 to 3.14, pipx, uv; empty machine to incident",
+        "pytest --long -m packages",
     ),
     "images": Part(
         "both images built from Debian packages and started by crun, read-only, as an unknown user: a killed broker is "
