@@ -39,7 +39,7 @@ SHOWN :=
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package images release lock clean
+.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package wheels images release lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -159,6 +159,9 @@ package: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch.zip, the code fo
 	@rm -f $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
 	@$(or $(PACKAGER),$(BIN)/python) -m hatchling build --target wheel --directory $(DIST)
 	@cp $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
+
+wheels: $(if $(PACKAGER),,$(RUN_READY)) ## build the wheels and the source distribution of the commit into dist
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release packages --directory $(DIST)
 
 images: $(if $(PACKAGER),,$(RUN_READY)) ## build both images of the commit into dist without a registry, as root: needs mmdebstrap and buildah
 	@./.ci/tools mmdebstrap buildah

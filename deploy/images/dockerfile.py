@@ -29,7 +29,7 @@ INSTALL: Final = {
 HEAD: Final = """\
 # Written by make generated from deploy/docker/image.toml. To build, in the checkout:
 #
-#     python -m deploy.release packages
+#     make wheels
 {commands}
 #
 # BASE may be an image of yours with the same packages. Behind a proxy with an authority of its own, SSL_CERT_FILE

@@ -9,6 +9,8 @@ of its own: ``unshare --net --mount --fork --kill-child``.
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deploy.images.archive import unpack
 from deploy.images.plan import images
+from deploy.release.packages import ROOT
 from deploy.sandbox import Sandbox, plan_cluster, wait_until
 from tests.images.containers import Container, unify_control_groups
 
@@ -29,6 +32,13 @@ if TYPE_CHECKING:
     from deploy.images.archive import Unpacked
 
 PATIENCE_SECONDS: Final = 600.0
+PAGE: Final = ROOT / "docs" / "containers.md"
+BROKER: Final = "BROKER:9092"
+OPTIONS: Final = [
+    *("--detach", "--name", "isrwatch", "--read-only", "--tmpfs", "/tmp:exec", "--volume", "isrwatch:/data"),  # noqa: S108 - of a container
+    *("--publish", "127.0.0.1:9308:9308"),
+]
+"""What crun is told in its own way, but for the published port."""
 PAGES: Final = "http://127.0.0.1:9308"
 CONFIGURATION: Final = """\
 [cluster]
@@ -126,13 +136,22 @@ def one_container(stage: Stage) -> None:
     stage.kafka.heal()
     volumes = {"/data": stage.volume("one")}
     began = time.monotonic()
-    words = f"run --bootstrap-servers {stage.kafka.bootstrap_servers} --data /data"
-    made = stage.container("run", "full", words, volumes)
+    tag, words = in_one_container()
+    (variant,) = [name for name in stage.images if images().tag(name) == tag]
+    made = stage.container("run", variant, words.replace(BROKER, stage.kafka.bootstrap_servers), volumes)
     seen = stage.seen["one"] = incident_of(stage, [made], 2, began)
     seen["health"] = {"run": made.health()}
     seen["exit codes"] = {"run": made.stop()}
     seen["data"] = owners(volumes["/data"])
     seen["logs"] = {"run": made.log.read_text(errors="replace")[-1500:]}
+
+
+def in_one_container() -> tuple[str, str]:
+    """Return the image of the page's ``docker run``, and what follows it."""
+    text = PAGE.read_text(encoding="utf-8").replace("\\\n", "")
+    ((options, tag, words),) = re.findall(r"^docker run (.*?) (isrwatch:\d\S+) (.*)$", text, re.MULTILINE)
+    assert shlex.split(options) == OPTIONS
+    return tag, words
 
 
 def incident_of(stage: Stage, running: list[Container], broker: int, began: float) -> dict[str, Any]:
