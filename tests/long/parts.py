@@ -139,7 +139,7 @@ PARTS: Final = {
     ),
     "services": Part(
         "the tests marked long that start Spark, Kafka or Prometheus",
-        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not (store or kubernetes or yarn)"',
+        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not (store or kubernetes or yarn or systemd)"',
         examples="long",
     ),
     "stores": Part(

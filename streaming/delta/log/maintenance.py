@@ -6,6 +6,9 @@
   has opened. Log entries stay as long, but at most ``LOG_ENTRIES``, because each commit lists them all. Followers need
   neither for longer: they select rows by version (``changes.reader``).
 
+The only clock is that of the store, which dates each entry: a round comes right after a commit, so the newest entry has
+the present time. The clock of the job may be an hour off.
+
 Readers ignore compaction (``dataChange`` is false). Depends on no row.
 """
 
@@ -23,7 +26,7 @@ import pyarrow.compute as pc
 
 from streaming.delta.log.durable import flushed_version
 from streaming.delta.log.storage import data_files, delete_files, in_schema, read_file, writing
-from streaming.delta.log.table_log import committed_after, delete_log_before, files_in_log
+from streaming.delta.log.table_log import delete_log_before, files_in_log, written_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -89,19 +92,22 @@ class Maintenance:
                 self._round()
 
     def _round(self) -> None:
-        self.expire_log()
+        now = written_at(self._path, self._writer.version)
+        if now is None:  # another writer of the table is far ahead
+            return
+        self.expire_log(now)
         if time.monotonic() - self._swept >= SECONDS_BETWEEN_SWEEPS:
-            self.sweep()
+            self.sweep(now)
 
-    def expire_log(self) -> None:
+    def expire_log(self, now: float) -> None:
         """Delete the log entries that were superseded more than ``reader_minutes`` ago, and those above the limit."""
-        since = time.time() - self._policy.reader_minutes * 60
+        since = now - self._policy.reader_minutes * 60
         newest = self._writer.version
         before, after = -1, newest + 1
         # A binary search; deleted entries count as old. If a clock was set back, it may end early: then more stays.
         while after - before > 1:
             middle = (before + after) // 2
-            if committed_after(self._path, middle, since):
+            if (written_at(self._path, middle) or 0.0) > since:
                 after = middle
             else:
                 before = middle
@@ -111,7 +117,7 @@ class Maintenance:
             limit = min(limit, max(0, flushed - 1))
         self._unreferenced_since |= delete_log_before(self._path, limit)
 
-    def sweep(self) -> None:
+    def sweep(self, now: float) -> None:
         """Delete the data files that no version in the log has needed for ``reader_minutes``.
 
         Invariant: a file that an entry of the log has added or removed stays, so a flushed version can be read even
@@ -119,7 +125,6 @@ class Maintenance:
         from the sweep that first finds it unneeded: a writer has that long to commit a file that it has written.
         """
         self._swept = time.monotonic()
-        now = time.time()
         paths = list(self._writer.files())
         needed = files_in_log(self._path) | {*paths, *(unquote(path) for path in paths)}
         unneeded = {file: self._unreferenced_since.get(file, now) for file in data_files(self._path) - needed}

@@ -58,10 +58,10 @@ def identity_of(path: Place, version: int) -> tuple[object, ...] | None:
     return None if status is None else status.identity
 
 
-def committed_after(path: Place, version: int, moment: float) -> bool:
-    """Return whether a version was committed after a moment, in seconds since 1970."""
+def written_at(path: Place, version: int) -> float | None:
+    """Return when a version was committed, in seconds since 1970 by the clock of the store; None if it has expired."""
     status = head(entry_of(path, version))
-    return status is not None and status.modified_at > moment
+    return None if status is None else status.modified_at
 
 
 def committed_at(path: Place, version: int, actions: Iterable[dict[str, Any]]) -> int:
@@ -69,10 +69,10 @@ def committed_at(path: Place, version: int, actions: Iterable[dict[str, Any]]) -
     for action in actions:
         if "timestamp" in action.get("commitInfo", {}):
             return int(action["commitInfo"]["timestamp"]) * 1000
-    status = head(entry_of(path, version))
-    if status is None:
+    written = written_at(path, version)
+    if written is None:
         raise FileNotFoundError(f"{path} has no entry of version {version}")
-    return int(status.modified_at * 1_000_000)
+    return int(written * 1_000_000)
 
 
 def log_entries(path: Place) -> Iterator[tuple[str, int | None]]:
@@ -202,11 +202,11 @@ def written_by(path: Path, version: int) -> Iterator[Path]:
 
 
 def _removed_by(path: Place, version: int) -> dict[str, float]:
-    status = head(entry_of(path, version))
-    if status is None:  # another writer of the table may delete the same entry meanwhile
+    written = written_at(path, version)
+    if written is None:  # another writer of the table may delete the same entry meanwhile
         return {}
     actions = actions_of(path, version)
-    return {unquote(action["remove"]["path"]): status.modified_at for action in actions if "remove" in action}
+    return {unquote(action["remove"]["path"]): written for action in actions if "remove" in action}
 
 
 def _number(name: str) -> int:
