@@ -10,7 +10,8 @@ from typing import Final
 
 PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0"
 JUDGE: Final = "tests.judge --workers 2"
-SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn or packages or images or systemd"
+OF_THEIR_OWN: Final = "store or kubernetes or chart or yarn or packages or images or systemd"
+SERVICES: Final = f"spark or kafka or prometheus or {OF_THEIR_OWN}"
 RUNS: Final = r"\d+ runs, \d+ failed"
 DAYS: Final = r"\d+ days, \d+ with an error"
 MOMENTS: Final = r"\d+ moments and \d+ changes of \d+ runs, \d+ wrong"
@@ -139,7 +140,7 @@ PARTS: Final = {
     ),
     "services": Part(
         "the tests marked long that start Spark, Kafka or Prometheus",
-        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not (store or kubernetes or yarn or packages)"',
+        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not ({OF_THEIR_OWN})"',
         examples="long",
     ),
     "stores": Part(
