@@ -25,8 +25,8 @@ last change; counts and counters always exist, from 0. In OpenMetrics, counters 
 have a sample `_created`, too: when they were 0.
 """
 _DROP_IN: Final = "Names of kafka_exporter"
-MARK: Final = "†"
-_OFTEN: Final = 5  # metrics of a subject from which the end of their meaning is said once
+MARKS: Final = "†‡§"
+_SAVED: Final = 12  # words of repeated ends of meanings from which they are said once
 
 
 def metrics_page() -> str:
@@ -42,11 +42,13 @@ def _section(title: str, metrics: Sequence[tuple[Metric, str]]) -> Iterator[str]
     """Render a table; labels that all of its metrics have stand above it, and what many of them end with."""
     every = [label for label in metrics[0][0].labels if all(label in metric.labels for metric, _ in metrics)]
     ends = Counter(_end(metric.help) for metric, _ in metrics)
-    often = [end for end, count in ends.items() if end and count >= _OFTEN]
+    saved = {end: (count - 1) * len(end.split()) for end, count in ends.items()}
+    often = {end: mark for end, mark in zip(sorted(saved, key=saved.__getitem__, reverse=True), MARKS, strict=False)
+             if saved[end] >= _SAVED}  # fmt: skip
     yield from (f"## {title}", "")
     if every:
         yield from (f"Labels of {'all' if len(metrics) > 1 else 'it'}: {code(every)}.", "")
-    yield from (f"{MARK} {plain(end[:1].upper() + end[1:])}\n" for end in often)
+    yield from (f"{mark} {plain(end[:1].upper() + end[1:])}\n" for end, mark in often.items())
     rows = (
         (f"`{metric.name}`", f"{_meaning(metric, often)}{_labels(metric, every)}{more}") for metric, more in metrics
     )
@@ -58,9 +60,11 @@ def _end(text: str) -> str:
     return text.rpartition("; ")[2] if "; " in text else text.partition(", ")[2]
 
 
-def _meaning(metric: Metric, often: list[str]) -> str:
+def _meaning(metric: Metric, often: dict[str, str]) -> str:
     end = _end(metric.help)
-    return f"{plain(metric.help.removesuffix(end).rstrip(' ;,'))}.{MARK}" if end in often else plain(metric.help)
+    if end not in often:
+        return plain(metric.help)
+    return f"{plain(metric.help.removesuffix(end).rstrip(' ;,'))}.{often[end]}"
 
 
 def _labels(metric: Metric, every: list[str]) -> str:

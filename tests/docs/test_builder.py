@@ -183,9 +183,9 @@ def test_the_reference_of_the_metrics_has_each_with_its_labels() -> None:
         shared = re.findall(r"^Labels of (?:all|it): (.*)\.$", above, re.MULTILINE)
         own = re.findall(r" By ((?:`\w+`(?:, )?)+)\.", meaning)
         assert {label for part in (*shared, *own) for label in code_in(part)} == set(metric.labels)
-        begin, dagger, _ = meaning.partition(".†")
-        ends = re.findall(r"^† .(.*)$", above, re.MULTILINE) if dagger else [""]
-        text = begin if dagger else plain(metric.help)
+        begin, mark, _ = re.split(r"\.([†‡§])|$", meaning, maxsplit=1)
+        ends = re.findall(rf"^{mark} .(.*)$", above, re.MULTILINE) if mark else [""]
+        text = begin if mark else plain(metric.help)
         assert meaning.startswith(text)
         assert plain(metric.help).startswith(text)
         assert any(metric.help.endswith(end) for end in ends)
@@ -246,6 +246,8 @@ def is_documented(option: str, first: str, sections: dict[str, str], path: str) 
         return True
     above = "".join(sections.get(place, "") for place in ("Options of several commands", path.rpartition(" ")[0]))
     named = re.findall(r"^(?:Also|Options): (.*)\.$", section, re.MULTILINE)
+    if any("the usual ones" in line for line in named):
+        named += re.findall(r"^\*The usual ones\* are (.*)\.$", above, re.MULTILINE)
     return any(first in code_in(line) for line in named) and option in [
         n for r in cells_of(above) for n in code_in(r[0])
     ]
