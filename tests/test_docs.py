@@ -117,9 +117,15 @@ def test_every_step_of_the_flow_names_code_and_says_all() -> None:
     assert ({len(row) for row in steps}, {len(row) for row in times}) == ({3}, {4})
 
 
-def test_readme_and_contributing_link_to_the_flow() -> None:
-    name = str(FLOW.relative_to(ROOT))
-    assert [page for page in ("README.md", "CONTRIBUTING.md") if f"]({name})" not in (ROOT / page).read_text()] == []
+def test_contributing_is_a_short_map_that_leads_to_the_flow_and_to_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    assert f"]({FLOW.relative_to(ROOT)})" in text
+    assert len(text.splitlines()) <= 200
+    folder, missing = ROOT, []
+    for path in map(Path, re.findall(r"`([\w/]+\.py)`", text.partition("## Where do I find")[2])):
+        folder = ROOT / path.parent if path.parent.name else folder
+        missing += [] if (folder / path.name).is_file() else [str(path)]
+    assert missing == []
 
 
 def test_the_page_of_permissions_has_each_of_them_as_it_is_defined_and_its_command() -> None:

@@ -131,7 +131,8 @@ def _compared(page: str) -> Iterator[tuple[str, str, str]]:
     logged, polled = section_of(page, Section.INCIDENTS), section_of(page, Section.POLLED)
     yield "class of an incident right", figure(logged, "class right"), figure(polled, "class right")
     yield "suspects right", figure(logged, "suspects right"), figure(polled, "suspects right")
-    yield "benign reported as harmful", *(figure(each, "benign reported as harmful") for each in (logged, polled))
+    benign = "benign reported as harmful"
+    yield benign, figure(logged, benign), figure(polled, benign)
     harm = "harm reported as benign, or not at all (polled: of 12 s or more)"
     yield harm, figure(logged, "harmful reported as benign"), figure(polled, "harm of at least 12 s")
     elections = "unclean elections reported (polled: of those that a poll could see)"
