@@ -131,12 +131,10 @@ def test_contributing_is_a_short_map_that_leads_to_the_flow_and_to_files_that_ex
 def test_the_page_of_permissions_has_each_of_them_as_it_is_defined_and_its_command() -> None:
     page = ROOT / "docs" / "permissions.md"
     every = (*PERMISSIONS, *EXTRA_PERMISSIONS)
-    usual, extra = tables_of(page)
+    usual, extra, _ = tables_of(page)
     grantee = Grantee(principal="User:isrwatch")
     assert len(extra) == len(EXTRA_PERMISSIONS)
-    assert [*usual, *extra] == [
-        [f"`{one.operation}` on {one.on}", one.requests, one.gives, one.without] for one in every
-    ]
+    assert [*usual, *extra] == [[f"`{one.operation}` on {one.on}", one.requests, one.without] for one in every]
     assert re.findall(r"^kafka-acls .*$", page.read_text(), re.MULTILINE) == list(map(grantee.command, every))
 
 

@@ -108,7 +108,6 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "conf/sql/README.md": "reference/sql.md",
     "deploy/README.md": "deployment.md",
     "deploy/sandbox/README.md": "sandbox.md",
-    "deploy/spark/README.md": "spark.md",
     "exporters/web/runbook.md": "runbook.md",
 }
 
