@@ -28,7 +28,7 @@ were 0.
 _SAID: Final = re.compile(
     r"; always 1(?:, for joins)?(?=[.;])|; absent while unknown(?=[.;])|, in seconds since 1970(?=[.;])"
 )
-"""What the head says of every metric."""
+"""Ends of meanings that the head says of every metric."""
 _DROP_IN: Final = "Names of kafka_exporter"
 MARKS: Final = "†‡§"
 _SAVED: Final = 12  # words of repeated ends of meanings from which they are said once

@@ -86,8 +86,7 @@ def figure(text: str, beginning: str, column: int = 2) -> str:
     '99.5 % of 2326'
     """
     rows = [[cell.strip() for cell in row.split("|")] for row in _ROW.findall(text)]
-    found = next((row[column] for row in rows if row[0].startswith(beginning)), NOT_JUDGED)
-    return _INTERVAL.sub("", found)
+    return _INTERVAL.sub("", next((row[column] for row in rows if row[0].startswith(beginning)), NOT_JUDGED))
 
 
 # The summary: one row per question, with the figures of the sections.
