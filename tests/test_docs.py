@@ -13,6 +13,7 @@ import pytest
 from docs.builder.polling import with_comparison
 from docs.builder.quality import NOT_JUDGED, QUALITY, Section, compared, marks, section_of, write_section
 from exporters.metrics.catalogue import CATALOGUE
+from streaming.commands import COMMANDS
 from streaming.sources.permissions import EXTRA_PERMISSIONS, PERMISSIONS, Grantee
 from streaming.sources.services import SERVICES, Service
 
@@ -221,6 +222,23 @@ def test_the_page_that_compares_names_options_that_exist_and_every_metric_of_kaf
     assert set(re.findall(r"(?<=[ `])--[a-z-]+", text)) - options == set()
     rows = [row for table in tables_of(ROOT / "docs" / "how-it-compares.md") for row in table]
     assert [row[0] for row in rows if not all(row)] == []
+
+
+NAMED_BY_PAGES = (
+    *PAGES,
+    "exporters/web/runbook.md",
+    *(str(path.relative_to(ROOT)) for path in ROOT.glob("deploy/**/*.md")),
+)
+
+
+@pytest.mark.parametrize("page", sorted({*NAMED_BY_PAGES} - {"docs/contributing/renamed.md"}))
+def test_every_metric_and_command_that_a_page_names_exists(page: str) -> None:
+    text = (ROOT / page).read_text().replace("\\_", "_")
+    metrics = {metric.name for metric in CATALOGUE}
+    # A page may name what several metrics begin with, and the samples of a counter without their ending.
+    named = set(re.findall(r"\bkafka_replication_[a-z_]+[a-z]\b(?!_?[*{<])", text))
+    assert {name for name in named if not any(metric.startswith(name) for metric in metrics)} == set()
+    assert set(re.findall(r"`isrwatch ([a-z]+)", text)) - {*COMMANDS} == set()
 
 
 def with_examples() -> list[str]:

@@ -23,7 +23,8 @@ OffsetForLeaderEpoch, too.
 """
 _OLDER: Final = """## With ZooKeeper, and on older brokers
 
-A cluster whose Kafka is older than a row lacks it. With ZooKeeper these are lacking, too: {lost}.
+A cluster whose Kafka is older than a row lacks it, unless the row says what serves before. With ZooKeeper these are
+lacking, too: {lost}.
 """
 _SERVICES: Final = """## What services grant
 
