@@ -247,8 +247,17 @@ def test_no_docstring_or_comment_has_a_translated_phrase(room: str) -> None:
     assert found == []
 
 
+# Word orders of another language, or of another century.
+INVERTED = re.compile(
+    r"\bno (?:\w+ )?but\b|\b[Oo]f (?:an?|the) \w+ its\b|(?:^|[.;:] |- |\| )Of (?:none|those|these|whom|which|an?)\b"
+    r"|\b(?:Whom|as ever|thereof|therein|hitherto|lest|ought|befalls?)\b"
+)
+
+
 def test_no_documentation_has_a_translated_phrase() -> None:
     assert {name: match[0] for name, text in prose() if (match := TRANSLATED.search(text))} == {}
+    pages = ((name, text) for name, text in prose() if name.endswith((".md", ".toml")))
+    assert {name: match[0] for name, text in pages if (match := INVERTED.search(text))} == {}
 
 
 # What a user reads: no page of it names our files of code, and their words are counted.

@@ -28,8 +28,8 @@ lacking, too: {lost}.
 """
 _SERVICES: Final = """## What services grant
 
-The permissions as each service writes them; an empty cell is one that its documentation does not have. Of none is it
-known that it lets a monitor read the metadata log: the last row says why.
+The permissions as each service writes them; an empty cell is one that its documentation does not have. None is known
+to let a monitor read the metadata log: the last row says why.
 """
 
 
