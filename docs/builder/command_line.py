@@ -96,7 +96,7 @@ def _command(path: str, level: int, command: Declared, shared: list[Row]) -> Ite
     children = getattr(command, "commands", {})
     of_children = _shared(row for child in children.values() for row in _rows(child) if row not in shared)
     if listed := own + of_children:
-        yield from (*table(("argument or option", "meaning"), ((row.spelled, row.meaning) for row in listed)), "")
+        yield from (*table(("option", "meaning"), ((row.spelled, row.meaning) for row in listed)), "")
     if also:
         yield from (f"{'Also' if own else 'Options'}: {code(also).replace(f'`{_ALL_OF_THEM}`', _ALL_OF_THEM)}.", "")
     for name, child in children.items():
