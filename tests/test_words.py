@@ -9,6 +9,7 @@ import tokenize
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -173,8 +174,13 @@ def test_no_column_metric_label_or_configuration_key_has_a_word_that_we_do_not_s
     assert {name for name in names if offending(name) and not is_allowed(name)} == set()
 
 
-def prose() -> Iterator[tuple[str, str]]:
+@cache
+def prose() -> tuple[tuple[str, str], ...]:
     """What people read: documentation without its code, comments of the configuration, columns and metrics."""
+    return tuple(read_prose())
+
+
+def read_prose() -> Iterator[tuple[str, str]]:
     pages = ["conf/isrwatch.toml", "deploy/isrwatch.toml", *(path.name for path in ROOT.glob("*.md"))]
     pages += [str(path.relative_to(ROOT)) for folder in DOCUMENTED for path in (ROOT / folder).rglob("*.md")]
     for page in pages:
