@@ -102,7 +102,7 @@ PARTS: Final = {
     ),
     "judge": Part("2,000 random faults: what is reported of them against the model", JUDGE, says=PLAYS, resumes=True),
     "judge-alerts": Part(
-        "500 random faults, and what woke operators in vain: who is woken, by Prometheus and by vmalert",
+        "500 random faults, and what woke operators for nothing: who is woken, by Prometheus and by vmalert",
         f"{JUDGE} --alerts --vmalert --plays 500",
         says=PLAYS,
         resumes=True,
