@@ -195,7 +195,7 @@ def _say_started(application: Application, places: JobLocations) -> None:
     if places.kafka is not None:
         say(f"reading the bus {places.kafka.settings.bootstrap_servers}")
     elif not places.reader().logs(Channel.REPLICATION):
-        say(f"nothing was published to the bus {places.bus} yet: waiting for isrwatch collect, which must name it, too")
+        say(f"nothing was published to the bus {places.bus} yet: waiting for isrwatch collect with this bus.directory")
 
 
 def connector_jars() -> tuple[Path, ...]:

@@ -59,7 +59,7 @@ class Tls:
         unsupported = sorted(key for key in self.client if key.startswith("ssl.") and key not in SUPPORTED)
         if unsupported:
             raise ConfigurationError(
-                f"{self.table} {unsupported[0]} is not supported: remove it, or use some of "
+                f"{self.table} {unsupported[0]} is not supported: remove it, or use one of "
                 f"{', '.join(sorted(SUPPORTED))}"
             )
         self.context()

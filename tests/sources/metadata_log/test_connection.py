@@ -270,7 +270,7 @@ def test_a_client_certificate_is_shown_to_servers_that_ask(
         ({**TLS, "ssl.keystore.location": "/nowhere"}, "ssl.keystore.location cannot be used: /nowhere"),
         (
             {**TLS, "ssl.providers": "legacy"},
-            "ssl.providers is not supported: remove it, or use some of ssl.ca.location",
+            "ssl.providers is not supported: remove it, or use one of ssl.ca.location",
         ),
         (
             {"bootstrap.servers": "b:1"},
