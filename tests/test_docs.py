@@ -128,9 +128,7 @@ def test_the_page_of_permissions_has_each_of_them_as_it_is_defined_and_its_comma
     usual, extra, _ = tables_of(page)
     grantee = Grantee(principal="User:isrwatch")
     assert len(extra) == len(EXTRA_PERMISSIONS)
-    assert [*usual, *extra] == [
-        [f"`{one.operation}` on {one.on}", one.requests, one.without] for one in every
-    ]
+    assert [*usual, *extra] == [[f"`{one.operation}` on {one.on}", one.requests, one.without] for one in every]
     assert re.findall(r"^kafka-acls .*$", page.read_text(), re.MULTILINE) == list(map(grantee.command, every))
 
 

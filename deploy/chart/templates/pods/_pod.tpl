@@ -3,7 +3,7 @@
 {{- $values := .root.Values -}}
 serviceAccountName: {{ .account }}
 automountServiceAccountToken: {{ .token }}
-# Variables for each service of the namespace are of no use, and one named isrwatch would set ISRWATCH_... keys.
+# Nothing reads the variables that Kubernetes would add for each service of the namespace.
 enableServiceLinks: false
 terminationGracePeriodSeconds: 60
 securityContext:
