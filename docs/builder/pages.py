@@ -117,7 +117,9 @@ def places(root: Path) -> dict[str, str]:
 
     Pages that are rendered have the path that they would have in ``docs/``: links to them are written that way.
     """
-    written = {f"docs/{path.name}": path.name for path in sorted((root / "docs").glob("*.md"))}
+    docs = root / "docs"
+    pages = sorted([*docs.glob("*.md"), *(docs / "contributing").glob("*.md")])
+    written = {f"docs/{path.relative_to(docs)}": str(path.relative_to(docs)) for path in pages}
     return {**_ELSEWHERE, **written, **{f"docs/{place}": place for place in REFERENCES}}
 
 

@@ -86,7 +86,9 @@ def maintenance(
     Announce work before it begins: earlier changes are not planned. If a broker is not safe to stop, a line says why,
     and the command runs anyway, unless --if-safe is given.
 
-    Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"; --broker 3 --end ends it early.
+    Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"
+
+    End it early: isrwatch maintenance --broker 3 --end
 
     Better, because it ends when the work does: isrwatch maintenance --broker 3 --why upgrade -- ./restart-broker 3
 
