@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import doctest
 import re
+import shlex
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -129,14 +131,25 @@ def test_contributing_is_a_short_map_that_leads_to_the_flow_and_to_files_that_ex
     assert missing == []
 
 
-def test_the_page_of_permissions_has_each_of_them_as_it_is_defined_and_its_command() -> None:
+def test_the_page_of_permissions_has_each_of_them_as_it_is_defined() -> None:
     page = ROOT / "docs" / "permissions.md"
     every = (*PERMISSIONS, *EXTRA_PERMISSIONS)
     usual, extra, _ = tables_of(page)
     grantee = Grantee(principal="User:isrwatch")
     assert len(extra) == len(EXTRA_PERMISSIONS)
     assert [*usual, *extra] == [[f"`{one.operation}` on {one.on}", one.requests, one.without] for one in every]
-    assert re.findall(r"^kafka-acls .*$", page.read_text(), re.MULTILINE) == list(map(grantee.command, every))
+    assert re.findall(r"^kafka-acls .*$", page.read_text(), re.MULTILINE) == [*map(grantee.command, EXTRA_PERMISSIONS)]
+
+
+def test_the_page_for_a_start_grants_every_permission_that_is_always_used() -> None:
+    text = (ROOT / "docs" / "own-cluster.md").read_text().replace("\\\n", "")
+    granted = set[tuple[str, tuple[str, ...]]]()
+    for command in re.findall(r"^kafka-acls .*--add .*$", text, re.MULTILINE):
+        words = shlex.split(command.partition("User:isrwatch")[2])
+        operations = {word for before, word in pairwise(words) if before == "--operation"}
+        option = tuple(word for word in words if word not in {*operations, "--operation"})
+        granted |= {(operation, option) for operation in operations}
+    assert granted == {(one.operation, one.option) for one in PERMISSIONS}
 
 
 def grants_on(page: str) -> set[str]:
