@@ -52,8 +52,8 @@ class ProgressTable:
             TableRefused: it is not ours, or newer than this program.
         """
         self._channel = channel
-        self.writer = Writer.opened(directory, SOURCE_PROGRESS) if beside is None else beside.writer
-        self.maintenance = Maintenance(self.writer, policy) if beside is None else beside.maintenance
+        self.writer: Writer = Writer.opened(directory, SOURCE_PROGRESS) if beside is None else beside.writer
+        self.maintenance: Maintenance = Maintenance(self.writer, policy) if beside is None else beside.maintenance
 
     @property
     def as_of_version(self) -> int:
