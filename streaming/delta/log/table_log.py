@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from streaming.delta.log.storage import reading, size_of
-from streaming.delta.store.objects import delete, get, head, names_below
+from streaming.delta.store.objects import delete, get, head, names_below, put
 from streaming.delta.store.written_here import recall
 from streaming.errors import TableUnreadable
 
@@ -171,6 +171,27 @@ def delete_log_before(path: Place, version: int, known: KnownEntries | None = No
             removed.update(_removed_by(path, number, known.pop(number, None)) if is_entry else {})
             delete(path / _LOG / name)
     return removed
+
+
+def read_log(path: Place, version: int) -> dict[str, bytes]:
+    """Read the log files that a version is read from, by name: its newest checkpoint, and the entries after it.
+
+    Raises:
+        FileNotFoundError: one of them has expired meanwhile.
+    """
+    entries = [(name, _number(name), number is not None) for name, number in log_entries(path)]
+    begin = max((number for name, number, _ in entries if ".checkpoint" in name and number <= version), default=0)
+    return {
+        name: get(path / _LOG / name)
+        for name, number, is_entry in entries
+        if begin <= number <= version and (is_entry or (".checkpoint" in name and number == begin))
+    }
+
+
+def write_log(path: Place, files: Mapping[str, bytes]) -> None:
+    """Write log files that were read elsewhere, the newest entry last."""
+    for name in sorted(files, key=lambda name: (".checkpoint" not in name, name)):
+        put(path / _LOG / name, files[name])
 
 
 def delete_log_after(path: Place, version: int) -> None:
