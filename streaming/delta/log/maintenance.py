@@ -105,12 +105,12 @@ class Maintenance:
     def expire_log(self) -> None:
         """Delete the log entries that were superseded more than ``reader_minutes`` ago, and those above the limit."""
         since = time.time() - self._policy.reader_minutes * 60
-        newest, known = self._writer.version, self._writer.entries
+        newest, made = self._writer.version, self._writer.entries
         before, after = self._old, newest + 1
         # A binary search; deleted entries count as old. If a clock was set back, it may end early: then more stays.
         while after - before > 1:
             middle = (before + after) // 2
-            if committed_after(self._path, middle, since, known):
+            if committed_after(self._path, middle, since, made):
                 after = middle
             else:
                 before = middle
@@ -121,7 +121,7 @@ class Maintenance:
         limit = max(0, before, newest - most)
         if flushed is not None:  # one earlier, because its checkpoint may be younger than its mark, and torn
             limit = min(limit, max(0, flushed - 1))
-        self._unreferenced_since |= delete_log_before(self._path, limit, known)
+        self._unreferenced_since |= delete_log_before(self._path, limit, made)
 
     def sweep(self) -> None:
         """Delete the data files that no version in the log has needed for ``reader_minutes``.

@@ -77,14 +77,14 @@ class EntryFiles(NamedTuple):
         return cls(committed_at, frozenset(map(unquote, added)), frozenset(map(unquote, removed)))
 
 
-KnownEntries = dict[int, EntryFiles]
+EntriesByVersion = dict[int, EntryFiles]
 """Entries that a writer need not read: it has made or read them."""
 
 
-def committed_after(path: Place, version: int, moment: float, known: Mapping[int, EntryFiles]) -> bool:
+def committed_after(path: Place, version: int, moment: float, made: Mapping[int, EntryFiles]) -> bool:
     """Return whether a version was committed after a moment, in seconds since 1970."""
-    if version in known:
-        return known[version].committed_at > moment
+    if version in made:
+        return made[version].committed_at > moment
     status = head(entry_of(path, version))
     return status is not None and status.modified_at > moment
 
@@ -147,7 +147,7 @@ def newest_checkpoint(path: Place) -> int | None:
     return None
 
 
-def delete_log_before(path: Place, version: int, known: KnownEntries | None = None) -> dict[str, float]:
+def delete_log_before(path: Place, version: int, made: EntriesByVersion | None = None) -> dict[str, float]:
     """Delete the log entries before the newest checkpoint at or before a version, which contains their result.
 
     Invariant: the log begins with a checkpoint or with version 0, so a reader never needs an entry that was deleted.
@@ -155,12 +155,12 @@ def delete_log_before(path: Place, version: int, known: KnownEntries | None = No
     Args:
         path: of the table.
         version: which stays.
-        known: entries that need not be read; those that are deleted are taken out.
+        made: entries that need not be read; those that are deleted are taken out.
 
     Returns:
         the data files that the deleted entries removed from the table, and when, in seconds since 1970.
     """
-    known = {} if known is None else known
+    made = {} if made is None else made
     entries = [(name, _number(name), version is not None) for name, version in log_entries(path)]
     checkpoints = [number for name, number, _ in entries if ".checkpoint" in name]
     version = min(version, newest_checkpoint(path) or 0)  # the one in _last_checkpoint stays
@@ -168,7 +168,7 @@ def delete_log_before(path: Place, version: int, known: KnownEntries | None = No
     removed: dict[str, float] = {}
     for name, number, is_entry in entries:
         if number < begin:
-            removed.update(_removed_by(path, number, known.pop(number, None)) if is_entry else {})
+            removed.update(_removed_by(path, number, made.pop(number, None)) if is_entry else {})
             delete(path / _LOG / name)
     return removed
 
@@ -237,9 +237,9 @@ def written_by(path: Path, version: int) -> Iterator[Path]:
     return (path / unquote(action["add"]["path"]) for action in actions_of(path, version) if "add" in action)
 
 
-def _removed_by(path: Place, version: int, known: EntryFiles | None) -> dict[str, float]:
-    if known is not None:
-        return dict.fromkeys(known.removed, known.committed_at)
+def _removed_by(path: Place, version: int, made: EntryFiles | None) -> dict[str, float]:
+    if made is not None:
+        return dict.fromkeys(made.removed, made.committed_at)
     status = head(entry_of(path, version))
     if status is None:  # another writer of the table may delete the same entry meanwhile
         return {}
@@ -253,17 +253,22 @@ def _number(name: str) -> int:
     return int(number) if number.isdecimal() else _NO_VERSION
 
 
-def files_in_log(path: Place, known: Mapping[int, EntryFiles]) -> set[str]:
+def files_in_log(path: Place, made: Mapping[int, EntryFiles]) -> set[str]:
     """List the files that were added or removed by the versions whose log entries are still there.
 
     Args:
         path: of the table.
-        known: entries that need not be read.
+        made: entries that need not be read.
     """
     versions = {version for _, version in log_entries(path) if version is not None}
-    actions = [action for version in versions - known.keys() for action in actions_of(path, version)]
+    actions = [action for version in versions - made.keys() for action in actions_of(path, version)]
     read = {unquote(action[kind]["path"]) for action in actions for kind in ("add", "remove") if kind in action}
-    return read.union(*(known[version].added | known[version].removed for version in versions & known.keys()))
+    return read.union(*(made[version].added | made[version].removed for version in versions & made.keys()))
+
+
+def log_objects(path: Place, version: int) -> tuple[Place, Place, Place]:
+    """Return the places of the entry of a version, of its checkpoint, and of the hint that points readers at it."""
+    return entry_of(path, version), path / f"{_LOG}/{version:020}.checkpoint.parquet", path / _LOG / _HINT
 
 
 def entry_of(path: Place, version: int) -> Place:
