@@ -16,6 +16,7 @@ from streaming.cluster_settings import each_cluster
 from streaming.commands import COMMANDS, load
 from streaming.settings import load as load_settings
 from streaming.settings import settings_of
+from tests.end_to_end.test_large_form import blocks_of
 from tests.kubernetes.chart import CHART, forms, packaged, rendered, run_helm
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.chart, pytest.mark.long]
@@ -203,6 +204,17 @@ def test_what_cannot_work_is_refused_with_the_fix(values: tuple[str, ...], sente
     ran = run_helm("template", "x", packaged(), *values)
     assert ran.returncode != 0
     assert sentence in ran.stderr
+
+
+def test_the_page_of_strimzi_and_its_file_of_values_make_the_same_user_and_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    page = (ROOT / "docs" / "strimzi.md").read_text()
+    file.write_text(next(block for language, block in blocks_of(page) if language == "yaml"))
+    made = [rendered("--values", each) for each in (file, CHART / "values-strimzi.yaml")]
+    for kind in ("KafkaUser", "ConfigMap"):
+        first, second = (named(objects, kind) for objects in made)
+        assert first.items() <= second.items()
+    assert set(named(made[0], "KafkaUser")) == {"isrwatch-my-cluster"}
 
 
 def test_on_openshift_no_group_is_named() -> None:
