@@ -39,7 +39,7 @@ SHOWN :=
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package release chart lock clean
+.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package wheels images chart release lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -160,16 +160,23 @@ package: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch.zip, the code fo
 	@$(or $(PACKAGER),$(BIN)/python) -m hatchling build --target wheel --directory $(DIST)
 	@cp $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
 
-release: $(RUN_READY) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
+wheels: $(if $(PACKAGER),,$(RUN_READY)) ## build the wheels and the source distribution of the commit into dist
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release packages --directory $(DIST)
+
+images: $(if $(PACKAGER),,$(RUN_READY)) ## build both images of the commit into dist without a registry, as root: needs mmdebstrap and buildah
+	@./.ci/tools mmdebstrap buildah
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.images build --directory $(DIST)
+
+release: $(if $(PACKAGER),,$(RUN_READY)) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
 	@rm -rf $(DIST)
 	$(SAY) "Building the packages of $$(git rev-parse --short=12 HEAD)"
-	@$(BIN)/python -m deploy.release packages --directory $(DIST)
-	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) &&) true
-	@$(BIN)/python -m deploy.release checksums --directory $(DIST)
-	@$(BIN)/python -m tests.long --old
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release packages --directory $(DIST)
+	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) DIST=$(DIST) &&) true
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release checksums --directory $(DIST)
+	@$(or $(PACKAGER),$(BIN)/python) -m tests.long --old
 
-chart: $(RUN_READY) ## build dist/isrwatch-VERSION.tgz, the Helm chart of Kubernetes
-	@$(BIN)/python -m deploy.chart_files $(DIST)
+chart: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch-VERSION.tgz, the Helm chart of Kubernetes
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.chart_files $(DIST)
 
 lock: $(DEV_READY) ## resolve the Python packages again (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8

@@ -2,26 +2,27 @@
 
 render           writes the Dockerfiles, .dockerignore and the requirements of the images
 render --check   says which of them are not current, and exits with 1
+build            builds both images of the commit that is checked out, with their lists of materials, into dist
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from deploy.images.build import build
 from deploy.images.dockerfile import dockerfile, ignored
-from deploy.images.plan import plan
+from deploy.images.plan import images
 from deploy.images.requirements import requirements
 from deploy.release.packages import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from streaming.errors import IsrwatchError
 
 
 def rendered() -> dict[Path, str]:
     """Return every file that follows from the list, by its path."""
-    whole = plan()
+    whole = images()
     files = {ROOT / "deploy" / "docker" / base.file: dockerfile(whole, base) for base in whole.bases.values()}
     locks = {
         ROOT / "requirements" / f"{name}.txt": requirements(variant.extras) for name, variant in whole.variants.items()
@@ -39,13 +40,22 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = options.add_subparsers(dest="command", required=True)
     commands.add_parser("render").add_argument("--check", action="store_true")
+    builds = commands.add_parser("build")
+    builds.add_argument("--directory", type=Path, default=ROOT / "dist", help="default: dist")
     given = options.parse_args()
-    if given.check:
+    if given.command == "build":
+        try:
+            sys.stdout.write("".join(f"{path}\n" for path in build(given.directory)))
+        except (IsrwatchError, subprocess.CalledProcessError) as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+    elif given.check:
         for path in outdated():
             sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run make generated\n")
         return bool(outdated())
-    for path, text in rendered().items():
-        path.write_text(text, encoding="utf-8")
+    else:
+        for path, text in rendered().items():
+            path.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from deploy.images.plan import BaseImage, Images, Variant
 
 PYTHON: Final = "/opt/isrwatch/python"
+HEALTH: Final = ("python", "/opt/isrwatch/deploy/docker/health.py")
 PIP_CACHE: Final = "RUN --mount=type=cache,target=/root/.cache/pip"
 LEFT_BY_APT: Final = (
     "/var/lib/apt/lists/*", "/var/cache/apt/*", "/var/cache/debconf/*-old", "/var/cache/ldconfig/aux-cache",
@@ -28,7 +29,7 @@ INSTALL: Final = {
 HEAD: Final = """\
 # Written by make generated from deploy/docker/image.toml. To build, in the checkout:
 #
-#     python -m deploy.release packages
+#     make wheels
 {commands}
 #
 # BASE may be an image of yours with the same packages. Behind a proxy with an authority of its own, SSL_CERT_FILE
@@ -103,7 +104,7 @@ def _shipped(plan: Images, base: BaseImage, name: str, variant: Variant) -> str:
         f"VOLUME {plan.data}",
         f"EXPOSE {' '.join(map(str, plan.ports))}",
         f"HEALTHCHECK --interval={health.interval}s --timeout={health.timeout}s --retries={health.retries} "
-        f"--start-period={health.start_period}s CMD {json.dumps(['python', f'{plan.home}/deploy/docker/health.py'])}",
+        f"--start-period={health.start_period}s CMD {json.dumps(HEALTH)}",
         f"ENTRYPOINT {json.dumps(variant.entrypoint)}",
         'CMD ["--help"]',
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from deploy.release.packages import ROOT, version
 
@@ -93,18 +93,21 @@ class Images:
         """Return the names of the wheels of ours in an image."""
         return tuple(f"{name}-{self.version}-py3-none-any.whl" for name in self.variants[variant].wheels)
 
+    def file(self, variant: str) -> str:
+        """Return the begin of the names of an image's files."""
+        return f"{self.name}-{self.version}{self.variants[variant].suffix}"
+
     def tag(self, variant: str) -> str:
         """Return the name of an image, with its tag."""
         return f"{self.name}:{self.version}{self.variants[variant].suffix}"
 
 
-def plan() -> Images:
+def images() -> Images:
     """Read the list."""
     document = tomllib.loads(LIST.read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    image = {name: tuple(value) if isinstance(value, list) else value for name, value in document["image"].items()}
     return Images(
-        **image,
+        **_tuples(document["image"]),
         version=version(),
         description=project["description"],
         licence=project["license"],
@@ -114,10 +117,10 @@ def plan() -> Images:
     )
 
 
-def _base(table: dict[str, object], variants: Mapping[str, object]) -> BaseImage:
+def _base(table: dict[str, Any], variants: Mapping[str, Any]) -> BaseImage:
     values = _tuples(table)
     return BaseImage(packages={name: values.pop(name) for name in variants}, **values)
 
 
-def _tuples(table: Mapping[str, object]) -> dict[str, object]:
+def _tuples(table: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}

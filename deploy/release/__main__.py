@@ -34,7 +34,7 @@ def _run(what: str, directory: Path) -> int:
         print(version())
     elif what == "checksums":
         print(write_checksums(directory))
-    elif changed := _changed():
+    elif changed := changes():
         print(f"the checkout has changes, which a release would not have:\n{changed}", file=sys.stderr)
         return 1
     else:
@@ -42,7 +42,8 @@ def _run(what: str, directory: Path) -> int:
     return 0
 
 
-def _changed() -> str:
+def changes() -> str:
+    """Return what of the checkout is not committed, a line each; empty for nothing."""
     command = ["git", "status", "--porcelain", "--untracked-files=no"]
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.rstrip()
 

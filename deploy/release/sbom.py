@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LOCK: Final = ROOT / "requirements" / "run.txt"
 _PROJECT: Final = "isrwatch (pyproject.toml)"
-"""How the lock names the project where it is what needs a package; its build needs others, which are not listed."""
+"""Name that the lock gives the project where it needs a package; what only its build needs has another one."""
 _BLOCK: Final = re.compile(r"^([a-z0-9-]+)==(\S+)(?: ; (.+?))? \\\n(?: {4}--hash=.*\n)+((?: {4}#.*\n?)*)", re.MULTILINE)
 _LINUX: Final = {"sys_platform": "linux", "implementation_name": "cpython", "platform_python_implementation": "CPython"}
 _LICENCE: Final = "License :: OSI Approved :: "
@@ -126,8 +126,8 @@ def licence_of(name: str) -> str:
         return ""
     classified = [each.removeprefix(_LICENCE) for each in declared.get_all("Classifier") or () if _LICENCE in each]
     short = [str(declared[key] or "") for key in ("License-Expression", "License")]
-    named = [each for each in (*short, *classified) if each and len(each) <= _LONGEST_NAME and "\n" not in each]
-    return named[0] if named else ""
+    names = [each for each in (*short, *classified) if each and len(each) <= _LONGEST_NAME and "\n" not in each]
+    return names[0] if names else ""
 
 
 def document_of(

@@ -9,13 +9,13 @@ from functools import cache
 
 import pytest
 
-from deploy.images import __main__ as images
-from deploy.images.plan import FOLDER, plan
+from deploy.images import __main__ as command
+from deploy.images.plan import FOLDER, images
 from deploy.images.requirements import locked, needed
 from deploy.release.packages import ROOT
 from streaming.runtime.jars import PACKAGE
 
-PLAN = plan()
+PLAN = images()
 FILES = {name: FOLDER / base.file for name, base in PLAN.bases.items()}
 TARGETS = [(base, variant) for base in PLAN.bases for variant in PLAN.variants]
 
@@ -38,7 +38,7 @@ def values(base: str, stage: str, word: str) -> list[str]:
 
 
 def test_what_follows_from_the_list_is_current() -> None:
-    assert images.outdated() == []
+    assert command.outdated() == []
 
 
 @pytest.mark.parametrize("base", PLAN.bases)

@@ -63,7 +63,7 @@ def test_checksums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
 def test_a_checkout_with_changes_is_not_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("deploy.release.__main__._changed", lambda: " M streaming/errors.py")
+    monkeypatch.setattr("deploy.release.__main__.changes", lambda: " M streaming/errors.py")
     monkeypatch.setattr(sys, "argv", ["release", "packages", "--directory", str(tmp_path)])
     assert main() == 1
     assert capsys.readouterr().err.endswith("would not have:\n M streaming/errors.py\n")

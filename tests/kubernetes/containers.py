@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from deploy.images.dockerfile import PYTHON, environment
-from deploy.images.plan import plan
+from deploy.images.plan import images
 from deploy.release.packages import lay_out_jars
 from streaming.runtime.jars import PACKAGE
 from tests.plugins.local_http import wait_until
@@ -81,7 +81,7 @@ def image(folder: Path, package: Path, packages: Path) -> Image:
     command = python / "bin" / "isrwatch"
     command.write_text(f"#!{PYTHON}/bin/python\nfrom streaming.commands import app\napp(prog_name='isrwatch')\n")
     command.chmod(0o755)
-    made = plan()
+    made = images()
     full = made.variants["full"]
     lay_out_jars(folder / "jars")
     (folder / "jars" / PACKAGE).rename(site / PACKAGE)

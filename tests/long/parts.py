@@ -10,7 +10,7 @@ from typing import Final
 
 PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0"
 JUDGE: Final = "tests.judge --workers 2"
-SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn"
+SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn or packages or images or systemd"
 RUNS: Final = r"\d+ runs, \d+ failed"
 DAYS: Final = r"\d+ days, \d+ with an error"
 MOMENTS: Final = r"\d+ moments and \d+ changes of \d+ runs, \d+ wrong"
@@ -139,7 +139,7 @@ PARTS: Final = {
     ),
     "services": Part(
         "the tests marked long that start Spark, Kafka or Prometheus",
-        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not (store or kubernetes or yarn)"',
+        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not (store or kubernetes or yarn or packages)"',
         examples="long",
     ),
     "stores": Part(
@@ -158,6 +158,19 @@ PARTS: Final = {
     "yarn": Part(
         "the job submitted to YARN as its page says, in both modes; executor, machines, driver and NameNode lost",
         f"{PYTEST} --long -m yarn",
+    ),
+    "systemd": Part(
+        "a real systemd runs the services: killed, backed up while they write, restored, removed as their page says",
+        "pytest --long -m systemd",
+    ),
+    "packages": Part(
+        "wheels build alike twice; each extra in its role; Python 3.11 to 3.14, pipx, uv; empty machine to incident",
+        "pytest --long -m packages",
+    ),
+    "images": Part(
+        "both images built from Debian packages and started by crun, read-only, as an unknown user: a killed broker is "
+        "an incident on their page",
+        "pytest --long -m images",
     ),
     "others": Part("the other tests marked long", f'{PYTEST} --long -m "not ({SERVICES})"', examples="long"),
     "flaky": Part(
