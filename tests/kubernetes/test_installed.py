@@ -25,18 +25,22 @@ pytestmark = [
 ]  # fmt: skip
 PATIENCE_SECONDS = 600.0
 MOST_COMMANDS = 5
+PARTITIONS = 7
 FORWARD = "kubectl port-forward"
 """Needs a real kubelet; the test asks the address of the pod."""
 
 
 @pytest.fixture
 def kafka(kafka_cluster: MakeSandbox) -> Sandbox:
-    return kafka_cluster(brokers=1)
+    made = kafka_cluster(brokers=1)
+    made.admin.create_topic("orders", partitions=PARTITIONS, replication_factor=1)
+    return made
 
 
 @pytest.fixture
-def folder(tmp_path: Path, kafka: Sandbox, kubernetes: Api) -> Iterator[Path]:
+def folder(tmp_path: Path, kafka: Sandbox, kubernetes: Api, kubelet: Kubelet) -> Iterator[Path]:
     """The folder of the user: the chart, the values of the page, and a file of Kafka's own tools."""
+    assert kubelet.pods == {}
     here = tmp_path / "user"
     here.mkdir()
     shutil.copy(packaged(), here)
@@ -63,7 +67,7 @@ def test_five_commands_lead_to_metrics_and_an_outage_of_kafka_starts_nothing_aga
             assert ran.returncode == 0, f"{command}\n{ran.stderr}\n{kubelet.log('isrwatch-0')[-5000:]}"
     pod = kubelet.pods["isrwatch-0"]
     assert pod.is_ready
-    assert partitions(pod.address) > 0
+    assert partitions(pod.address) == PARTITIONS
 
     (broker,) = kafka.broker_ids
     kafka.kill(broker)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,15 @@ HANGS = {"collector": "/-/alive", "job": "/-/alive", "exporter": "/-/healthy"}
 """What is 503 only while a program hangs: a probe that restarts it for anything else makes an outage longer."""
 
 
-@pytest.fixture(scope="module", params=FORMS)
-def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return rendered("--values", forms(tmp_path_factory.mktemp("values"))[request.param])
+@cache
+def objects_of(form: str) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        return rendered("--values", forms(Path(folder))[form])
+
+
+@pytest.fixture(params=FORMS)
+def objects(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return objects_of(request.param)
 
 
 def named(objects: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
