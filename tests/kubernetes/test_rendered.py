@@ -244,6 +244,15 @@ def test_executors_are_as_the_bus_and_their_rights_ask(tmp_path: Path) -> None:
     assert plan().variants["full"].files.count("deploy/spark/main.py") == 1
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_helm_3_makes_the_same_objects(form: str, tmp_path: Path) -> None:
+    def key(each: dict[str, Any]) -> tuple[str, str]:
+        return each["kind"], each["metadata"]["name"]
+
+    older = rendered("--values", forms(tmp_path)[form], version=3)
+    assert sorted(older, key=key) == sorted(objects_of(form), key=key)
+
+
 def test_helm_finds_nothing_to_object(tmp_path: Path) -> None:
     for file in forms(tmp_path).values():
         ran = run_helm("lint", packaged(), "--strict", "--values", file)
