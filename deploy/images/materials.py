@@ -95,8 +95,8 @@ def _coordinate(jar: Path) -> tuple[str, str, str]:
     """Return group, artifact and version of a jar; the group is empty if the jar does not say which one it is."""
     artifact, _, number = re.sub(r"\.jar$", "", jar.name).rpartition("-")
     with zipfile.ZipFile(jar) as content:
-        named = {match[2]: match[1] for each in content.namelist() if (match := POM.fullmatch(each))}
-    return named.get(artifact, ""), artifact or jar.stem, number
+        groups_of = {match[2]: match[1] for each in content.namelist() if (match := POM.fullmatch(each))}
+    return groups_of.get(artifact, ""), artifact or jar.stem, number
 
 
 def java(python: Path) -> Iterator[dict[str, Any]]:
