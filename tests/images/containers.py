@@ -79,7 +79,7 @@ class Container:
     def execute(self, words: Sequence[str]) -> tuple[int, str]:
         """Run a program in it, and return its exit code and what it printed."""
         ended = subprocess.run(
-            [*self._crun(), "exec", self.folder.name, *words],
+            [*self._crun(), "exec", "--user", f"{UID}:0", self.folder.name, *words],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         return ended.returncode, ended.stdout + ended.stderr
