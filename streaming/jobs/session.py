@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shlex
+import socket
 import sys
 import time
 import warnings
@@ -45,6 +46,7 @@ LOCAL_ONLY: Final = frozenset({
     "spark.sql.streaming.checkpointFileManagerClass",
 })  # fmt: skip
 _LOCAL: Final = "local"
+LOCAL_IP: Final = "SPARK_LOCAL_IP"
 OF_SUBMIT: Final = {
     "--master": "spark.master",
     "--name": "spark.app.name",
@@ -85,7 +87,7 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     warnings.filterwarnings("ignore", "Failed to add file", RuntimeWarning)
     given, archived = _given(), tuple[str, ...]()
     if not is_submitted():
-        os.environ.update(java_environment())
+        os.environ.update(java_environment() | (address_environment() if is_local() else {}))
         archived = class_archive.using(spark_archive())
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     if JAVA_OPTIONS in unset:
@@ -96,6 +98,19 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
         raise IsrwatchError(f"Spark did not start: {_cause_of(error)}; what it printed before says more") from error
     _put_on_path_of_workers(spark, Path(streaming.__file__).parents[1])
     return spark
+
+
+def address_environment() -> dict[str, str]:
+    """Return the variable by which Spark takes the loopback address for its own, if the host name has no address.
+
+    Spark looks the name up before it reads ``spark.driver.host``, and ends if it finds nothing, as in a container whose
+    name is in no ``/etc/hosts``. Source: ``Utils.findLocalInetAddress`` of Spark 4.2.
+    """
+    try:
+        socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return {LOCAL_IP: os.environ.get(LOCAL_IP, "127.0.0.1")}
+    return {}
 
 
 def _no_trace(_server: object, _request: object, _address: object) -> None:
