@@ -39,7 +39,7 @@ SHOWN :=
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package wheels images release lock clean
+.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package wheels images chart release lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -174,6 +174,9 @@ release: $(if $(PACKAGER),,$(RUN_READY)) ## build a release in dist: packages, c
 	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) DIST=$(DIST) &&) true
 	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release checksums --directory $(DIST)
 	@$(or $(PACKAGER),$(BIN)/python) -m tests.long --old
+
+chart: $(RUN_READY) ## build dist/isrwatch-VERSION.tgz, the Helm chart of Kubernetes
+	@$(BIN)/python -m deploy.chart_files $(DIST)
 
 lock: $(DEV_READY) ## resolve the Python packages again (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8

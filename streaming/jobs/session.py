@@ -46,7 +46,6 @@ LOCAL_ONLY: Final = frozenset({
     "spark.sql.streaming.checkpointFileManagerClass",
 })  # fmt: skip
 _LOCAL: Final = "local"
-LOCAL_IP: Final = "SPARK_LOCAL_IP"
 WITHOUT_HOST_NAME: Final = "-Dlog4j2.statusLoggerLevel=OFF"
 """Java option by which Spark's log does not begin with the trace of a host name without an address."""
 OF_SUBMIT: Final = {
@@ -89,9 +88,11 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     warnings.filterwarnings("ignore", "Failed to add file", RuntimeWarning)
     given, own_options = _given(), tuple[str, ...]()
     if not is_submitted():
-        address = address_environment() if is_local() else {}
-        os.environ.update(java_environment() | address)
-        own_options = (*class_archive.using(spark_archive()), *((WITHOUT_HOST_NAME,) if address else ()))
+        os.environ.update(java_environment())
+        if is_local() and not _has_address():
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            own_options = (WITHOUT_HOST_NAME,)
+        own_options += class_archive.using(spark_archive())
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     if JAVA_OPTIONS in unset:
         unset[JAVA_OPTIONS] = java_options(str(unset[JAVA_OPTIONS]), own_options)
@@ -103,17 +104,13 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     return spark
 
 
-def address_environment() -> dict[str, str]:
-    """Return the variable by which Spark takes the loopback address for its own, if the host name has no address.
-
-    Spark looks the name up before it reads ``spark.driver.host``, and ends if it finds nothing, as in a container whose
-    name is in no ``/etc/hosts``. Source: ``Utils.findLocalInetAddress`` of Spark 4.2.
-    """
+def _has_address() -> bool:
+    """Return whether the name of this machine can be resolved, without which Spark does not start."""
     try:
-        socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return {LOCAL_IP: os.environ.get(LOCAL_IP, "127.0.0.1")}
-    return {}
+        socket.getaddrinfo(socket.gethostname(), None)
+    except (OSError, UnicodeError):
+        return False
+    return True
 
 
 def _no_trace(_server: object, _request: object, _address: object) -> None:

@@ -19,7 +19,6 @@ import pytest
 from streaming.jobs.session import (
     DELTA,
     SECONDS_TO_KEEP_PLANNERS,
-    address_environment,
     configuration,
     end_planners,
     is_local,
@@ -110,16 +109,6 @@ def test_an_executor_with_several_cores_is_noticed(given: dict[str, str], expect
     names = {"cores": "spark.executor.cores", "cpus": "spark.task.cpus"}
     context = SimpleNamespace(getConf=lambda: {names[name]: value for name, value in given.items()})
     assert tasks_at_once(cast("SparkSession", SimpleNamespace(sparkContext=context))) == expected
-
-
-def test_a_machine_whose_host_name_has_no_address_starts_spark_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
-    monkeypatch.setattr("socket.gethostname", lambda: "localhost")
-    assert address_environment() == {}
-    monkeypatch.setattr("socket.gethostname", lambda: "no-such-host.invalid")
-    assert address_environment() == {"SPARK_LOCAL_IP": "127.0.0.1"}
-    monkeypatch.setenv("SPARK_LOCAL_IP", "10.1.2.3")
-    assert address_environment() == {"SPARK_LOCAL_IP": "10.1.2.3"}
 
 
 def test_delta_is_switched_on_only_with_its_jars() -> None:

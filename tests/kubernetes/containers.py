@@ -39,10 +39,10 @@ mount -t overlay overlay -o lowerdir=/,upperdir={scratch}/upper,workdir={scratch
 cd {scratch}/root
 mount -t proc proc proc
 mount --rbind /dev dev
-mount -t tmpfs tmpfs tmp
-mount -t tmpfs tmpfs run
+{scratch_folders}
 rm -f usr/bin/java
 {binds}
+{protection}
 exec chroot . env --ignore-environment {variables} /bin/sh -c 'cd "$0" && exec "$@"' {folder} {command}
 """
 
@@ -101,6 +101,8 @@ class Container:
     Attributes:
         folder: of the machine, for what it prints; its name is that of the host.
         mounts: its volumes, by their path in it.
+        is_read_only: nothing but its volumes can be written.
+        protected: the paths of volumes that cannot be written, either.
     """
 
     folder: Path
@@ -108,6 +110,8 @@ class Container:
     command: Sequence[str]
     variables: Mapping[str, str]
     mounts: Mapping[str, Path] = field(default_factory=dict)
+    is_read_only: bool = False
+    protected: frozenset[str] = frozenset()
 
     def start(self) -> None:
         """Start it."""
@@ -118,10 +122,13 @@ class Container:
             at = f".{Path(target).resolve()}"  # /var/run is a link to /run, which would lead out of the container
             here, there, parent = (shlex.quote(str(each)) for each in (at, source, Path(at).parent))
             made = f"mkdir -p {here}" if source.is_dir() else f"mkdir -p {parent} && touch {here}"
-            binds.append(f"{made} && mount --bind {there} {here}")
+            protection = f" && mount -o remount,bind,ro {here}" if target in self.protected else ""
+            binds.append(f"{made} && mount --bind {there} {here}{protection}")
         variables = shlex.join(f"{name}={value}" for name, value in {**self.of.variables, **self.variables}.items())
         script = STARTING.format(
             name=self.folder.name, scratch=shlex.quote(str(scratch)), binds="\n".join(binds), variables=variables,
+            scratch_folders="" if self.is_read_only else "mount -t tmpfs tmpfs tmp\nmount -t tmpfs tmpfs run",
+            protection="mount -o remount,ro ." if self.is_read_only else "",
             folder=self.of.folder, command=shlex.join(self.command),
         )  # fmt: skip
         isolated = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child=KILL"]

@@ -17,7 +17,7 @@ from deploy.sandbox import Sandbox
 from tests.packages.first_incident import first_incident
 from tests.packages.machines import Machine, folder, interpreter, root
 
-pytestmark = [pytest.mark.packages, pytest.mark.kafka, pytest.mark.long]
+pytestmark = [pytest.mark.packages, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(2400)]
 
 
 def installed_and_started(machine: Machine, cluster: Sandbox, say: Callable[[str], None]) -> str:
