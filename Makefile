@@ -39,7 +39,7 @@ SHOWN :=
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package release lock clean
+.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package wheels images chart release lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,7 +91,8 @@ check: $(DEV_READY) ## format, lint, types, import contracts, spelling, generate
 	@# The types take as long as all the rest, which runs at the same time.
 	@$(BIN)/mypy & types=$$!; \
 	$(BIN)/lint-imports --no-cache && $(BIN)/codespell && $(BIN)/validate-pyproject pyproject.toml && \
-		$(BIN)/isrwatch dashboards render --check && $(BIN)/python -m docs.builder references --check; rest=$$?; \
+		$(BIN)/isrwatch dashboards render --check && $(BIN)/python -m deploy.images render --check && \
+		$(BIN)/python -m docs.builder references --check; rest=$$?; \
 	wait $$types && exit $$rest
 
 format: $(DEV_READY) ## write what the formatter and the safe fixes of the linter want
@@ -106,6 +107,7 @@ pictures: $(DEV_READY) ## draw every board and page, healthy, in trouble and bli
 
 generated: $(RUN_READY) ## render the boards, the alerts and docs/reference again
 	@$(BIN)/isrwatch dashboards render
+	@$(BIN)/python -m deploy.images render
 	@$(BIN)/python -m docs.builder references
 
 quick: $(DEV_READY) jars ## check, and at the same time the tests that start no service and do not wait: a minute and a half
@@ -158,6 +160,13 @@ package: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch.zip, the code fo
 	@$(or $(PACKAGER),$(BIN)/python) -m hatchling build --target wheel --directory $(DIST)
 	@cp $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
 
+wheels: $(if $(PACKAGER),,$(RUN_READY)) ## build the wheels and the source distribution of the commit into dist
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release packages --directory $(DIST)
+
+images: $(if $(PACKAGER),,$(RUN_READY)) ## build both images of the commit into dist without a registry, as root: needs mmdebstrap and buildah
+	@./.ci/tools mmdebstrap buildah
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.images build --directory $(DIST)
+
 release: $(if $(PACKAGER),,$(RUN_READY)) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
 	@rm -rf $(DIST)
 	$(SAY) "Building the packages of $$(git rev-parse --short=12 HEAD)"
@@ -165,6 +174,9 @@ release: $(if $(PACKAGER),,$(RUN_READY)) ## build a release in dist: packages, c
 	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) DIST=$(DIST) &&) true
 	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release checksums --directory $(DIST)
 	@$(or $(PACKAGER),$(BIN)/python) -m tests.long --old
+
+chart: $(RUN_READY) ## build dist/isrwatch-VERSION.tgz, the Helm chart of Kubernetes
+	@$(BIN)/python -m deploy.chart_files $(DIST)
 
 lock: $(DEV_READY) ## resolve the Python packages again (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from docs.builder.polling import NOT_JUDGED, with_comparison
+from docs.builder.polling import with_comparison
+from docs.builder.quality import NOT_JUDGED, QUALITY, Section, compared, marks, section_of, write_section
 from exporters.metrics.catalogue import CATALOGUE
 from streaming.sources.permissions import EXTRA_PERMISSIONS, PERMISSIONS, Grantee
 from streaming.sources.services import SERVICES, Service
 
 ROOT = Path(__file__).parents[1]
-FLOW = ROOT / "docs" / "how-a-change-flows.md"
+FLOW = ROOT / "docs" / "contributing" / "how-a-change-flows.md"
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")))
 # `file.py`: `name`, `Class.method`
 CODE = re.compile(r"`([\w./-]+\.py)`: ((?:`[\w.]+`(?:, )?)+)")
@@ -124,12 +125,10 @@ def test_readme_and_contributing_link_to_the_flow() -> None:
 def test_the_page_of_permissions_has_each_of_them_as_it_is_defined_and_its_command() -> None:
     page = ROOT / "docs" / "permissions.md"
     every = (*PERMISSIONS, *EXTRA_PERMISSIONS)
-    usual, extra = tables_of(page)
+    usual, extra, _ = tables_of(page)
     grantee = Grantee(principal="User:isrwatch")
     assert len(extra) == len(EXTRA_PERMISSIONS)
-    assert [*usual, *extra] == [
-        [f"`{one.operation}` on {one.on}", one.requests, one.gives, one.without] for one in every
-    ]
+    assert [*usual, *extra] == [[f"`{one.operation}` on {one.on}", one.requests, one.without] for one in every]
     assert re.findall(r"^kafka-acls .*$", page.read_text(), re.MULTILINE) == list(map(grantee.command, every))
 
 
@@ -162,27 +161,41 @@ def test_every_line_of_the_page_of_a_service_says_how_it_is_known_and_every_sour
 
 
 def test_the_comparison_of_the_log_and_of_polls_has_the_figures_of_the_judge() -> None:
-    """What is not judged says so; a figure that the page of the judge has must not be left out."""
+    """What is not judged says so; a figure that the page of quality has must not be left out."""
     text = with_comparison()
     assert text == (ROOT / "README.md").read_text(), "run: make generated"
     rows = {row[0]: row[1:] for row in rows_of(text) if row[0].endswith("judged")}
-    judged = (ROOT / "docs" / "judge.md").read_text()
+    judged = section_of((ROOT / QUALITY).read_text(), Section.INCIDENTS)
     assert len(rows) >= 4
-    assert NOT_JUDGED not in [log for log, _ in rows.values()]
+    assert NOT_JUDGED not in [figure for both in rows.values() for figure in both]
     assert [log for log, _ in rows.values() if log.split(" of ")[0] not in judged] == []
 
 
-def test_the_comparison_takes_the_page_of_polled_plays_once_there_is_one(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    for page in ("README.md", "docs/judge.md"):
-        (tmp_path / page).write_text((ROOT / page).read_text())
-    (tmp_path / "docs" / "judge_polled.md").write_text(
+def test_a_section_of_the_page_of_quality_is_replaced_alone_and_what_it_lacks_is_called_not_judged(
+    tmp_path: Path,
+) -> None:
+    page = tmp_path / QUALITY
+    page.parent.mkdir()
+    page.write_text("\n\n".join(line for section in Section for line in marks(section)))
+    write_section(Section.SLOW, "slow", page)
+    write_section(
+        Section.POLLED,
         "| what | aim | found | at 30 s |\n|---|---|---|---|\n"
         "| class right (incidents that a poll could see) | 85 % | 87.6 % (84.0 to 90.0) of 612 | 61.0 % of 612 |\n"
-        "| unclean elections reported, of those that a poll could see | all | 31 of 31 | 30 of 31 |\n"
+        "| unclean elections reported, of those that a poll could see | all | 31 of 31 | 30 of 31 |\n",
+        page,
     )
-    polled = {row[0]: row[2] for row in rows_of(with_comparison(tmp_path)) if row[0].endswith("judged")}
-    assert [*polled.values()] == ["87.6 % of 612", *[NOT_JUDGED] * 3, "31 of 31"]
+    assert section_of(page.read_text(), Section.SLOW) == "slow"
+    assert [polled for _, _, polled in compared(tmp_path)] == ["87.6 % of 612", *[NOT_JUDGED] * 3, "31 of 31"]
+    assert "| class of an incident right | not judged | 87.6 % of 612 |" in page.read_text()
+
+
+def test_the_page_of_quality_answers_in_words_and_one_table_before_its_sections() -> None:
+    text = (ROOT / QUALITY).read_text()
+    before, _, _ = text.partition(marks(Section.INCIDENTS)[0])
+    assert len(before.split()) < 450
+    assert before.count("\n|---") + before.count("\n| ---") == 1
+    assert [section for section in Section if not section_of(text, section)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)

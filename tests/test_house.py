@@ -42,9 +42,9 @@ REGISTRIES = (
     "registry.npm" + "js", "hub.docker" + ".com", "crates" + ".io", "proxy.golang" + ".org", "conda.anaconda" + ".org",
 )  # fmt: skip
 BANNED_WORDS = re.compile(r"\.\./shared|\bshared/(?:facts|design|proto)|\bproto" r"types?\b|\bTO" r"DO\b|\bFIX" r"ME\b")
-RENAMED = "docs/renamed.md"
+RENAMED = "docs/contributing/renamed.md"
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md")))
-DEPLOYMENT = ("deploy/README.md", "deploy/spark/README.md")
+DEPLOYMENT = ("deploy/README.md",)
 # Words that look like metrics: another exporter, a label, and the beginning of a name.
 NO_METRICS = {"kafka_exporter", "kafka_cluster", "kafka_replication"}
 SCENARIOS = sorted(path.stem for path in (ROOT / "conf" / "scenarios").glob("*.toml"))
@@ -264,11 +264,6 @@ def test_every_metric_that_the_documentation_names_exists(page: str) -> None:
     metrics = set(re.findall(r"\bkafka_[a-z_]+[a-z]\b(?!_?\.\.\.)", (ROOT / page).read_text()))
     known = {metric.name for metric in (*CATALOGUE, *(each.metric for each in JMX_METRICS))}
     assert metrics - known - NO_METRICS == set()
-
-
-def test_the_list_of_tables_has_each_of_them() -> None:
-    rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", QUERYING, re.MULTILINE)
-    assert {name for row in rows for name in re.findall(r"[a-z_]+", row)} == set(TABLES)
 
 
 def test_every_query_has_a_scheduler_pool_and_stands_in_the_reference_configuration() -> None:

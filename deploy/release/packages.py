@@ -62,7 +62,7 @@ def version() -> str:
 
 def commit_seconds(commit: str = "HEAD") -> int:
     """Return when a commit was made, in seconds of Unix time."""
-    return int(_git("show", "--no-patch", "--format=%ct", commit))
+    return int(git("show", "--no-patch", "--format=%ct", commit))
 
 
 def build(directory: Path, commit: str = "HEAD") -> list[Path]:
@@ -76,7 +76,7 @@ def build(directory: Path, commit: str = "HEAD") -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="isrwatch-release-") as scratch:
         checkout, jars = Path(scratch, "checkout"), Path(scratch, "jars")
         archive = Path(scratch, "checkout.tar")
-        _git("archive", "--format=tar", f"--output={archive}", commit)
+        git("archive", "--format=tar", f"--output={archive}", commit)
         with tarfile.open(archive) as tar:
             tar.extractall(checkout, filter="data")
         lay_out_jars(jars)
@@ -122,6 +122,7 @@ def _hatchling(project: Path, directory: Path, seconds: int, targets: Sequence[s
     subprocess.run(command, cwd=project, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
-def _git(*arguments: str) -> str:
+def git(*arguments: str) -> str:
+    """Run git in the checkout, and return what it printed."""
     ran = subprocess.run(["git", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     return ran.stdout.strip()

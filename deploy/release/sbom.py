@@ -77,21 +77,21 @@ def of_packages() -> dict[str, Any]:
     for each in every:
         for name in each.needed_by:
             refs.setdefault(name, []).append(each.purl)
-    root = _component("isrwatch", f"pkg:pypi/isrwatch@{version()}", version(), "application", "Apache-2.0")
+    root = component_of("isrwatch", f"pkg:pypi/isrwatch@{version()}", version(), "application", "Apache-2.0")
     components = [_of_package(each) for each in every]
     needs = {each.purl: sorted(refs.get(each.name, [])) for each in every}
-    return _document(root, components, {root["bom-ref"]: sorted(refs[_PROJECT]), **needs})
+    return document_of(root, components, {root["bom-ref"]: sorted(refs[_PROJECT]), **needs})
 
 
 def of_jars() -> dict[str, Any]:
     """Return the list of the package of jars."""
-    root = _component(KAFKA_JARS, f"pkg:pypi/{KAFKA_JARS}@{version()}", version(), "application", "Apache-2.0")
+    root = component_of(KAFKA_JARS, f"pkg:pypi/{KAFKA_JARS}@{version()}", version(), "application", "Apache-2.0")
     components = [
-        _component(jar.artifact, f"pkg:maven/{jar.group}/{jar.artifact}@{jar.version}", jar.version)
+        component_of(jar.artifact, f"pkg:maven/{jar.group}/{jar.artifact}@{jar.version}", jar.version)
         | {"group": jar.group, "hashes": [{"alg": "SHA-256", "content": checksum}]}
         for jar, checksum in groups()[SPARK_KAFKA].jars.items()
     ]
-    return _document(root, components, {root["bom-ref"]: [each["bom-ref"] for each in components]})
+    return document_of(root, components, {root["bom-ref"]: [each["bom-ref"] for each in components]})
 
 
 def write(directory: Path) -> list[Path]:
@@ -106,18 +106,19 @@ def write(directory: Path) -> list[Path]:
 
 
 def _of_package(package: Locked) -> dict[str, Any]:
-    component = _component(package.name, package.purl, package.version, licence=_licence(package.name))
+    component = component_of(package.name, package.purl, package.version, licence=licence_of(package.name))
     if package.marker:
         component["properties"] = [{"name": "isrwatch:marker", "value": package.marker}]
     return component
 
 
-def _component(name: str, purl: str, number: str, kind: str = "library", licence: str = "") -> dict[str, Any]:
+def component_of(name: str, purl: str, number: str, kind: str = "library", licence: str = "") -> dict[str, Any]:
+    """Return a component of a list, which others refer to by its package URL."""
     licences = {"licenses": [{"license": {"name": licence}}]} if licence else {}
     return {"type": kind, "bom-ref": purl, "name": name, "version": number, **licences, "purl": purl}
 
 
-def _licence(name: str) -> str:
+def licence_of(name: str) -> str:
     """Return the licence that an installed package declares; empty if it is not installed, or declares none."""
     try:
         declared = metadata(name)
@@ -129,9 +130,16 @@ def _licence(name: str) -> str:
     return names[0] if names else ""
 
 
-def _document(
+def document_of(
     root: Mapping[str, Any], components: list[dict[str, Any]], needs: Mapping[str, Iterable[str]]
 ) -> dict[str, Any]:
+    """Return a whole list; its time is that of the commit.
+
+    Args:
+        root: the component that the list is of.
+        components: what is inside.
+        needs: package URLs of what each one needs, by its own.
+    """
     made = dt.datetime.fromtimestamp(commit_seconds(), dt.UTC)
     identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{root['purl']} {made.isoformat()}")
     return {

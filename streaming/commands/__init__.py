@@ -135,6 +135,14 @@ COMMANDS: Final[dict[str, Command]] = {
         purpose=Purpose.WORK,
         extra="all",
     ),
+    "backup": Command(
+        target="streaming.commands.backup:backup",
+        help="Copy all tables as they are at one commit; the job may run meanwhile.",
+        purpose=Purpose.WORK,
+    ),
+    "restore": Command(
+        target="streaming.commands.backup:restore", help="Bring back all tables from a backup.", purpose=Purpose.WORK
+    ),
     "alerts": Command(
         target="streaming.commands.alerts:app",
         help="Send a test notification through Alertmanager.",

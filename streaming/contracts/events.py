@@ -75,8 +75,8 @@ class Cause(StrEnum):
     RESTART = "restart"
     """The broker registered again before it was fenced: it was restarted."""
     UNCLEAN_RESTART = "unclean_restart"
-    """The broker was restarted before it was fenced, after a stop that was not clean: it lost its eligibility to lead
-    (KIP-966)."""
+    """The broker registered again after a stop that was not clean: it lost its place in the ISR, if it was not fenced
+    before, and its eligibility to lead (KIP-966)."""
     DIR_FAILURE = "dir_failure"
     """A log directory of the broker failed."""
     UNREGISTERED = "unregistered"

@@ -21,6 +21,7 @@ from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.log.claim import EVERY_QUERY
 from streaming.delta.log.durable import cut_unflushed, flush
 from streaming.delta.log.storage import make_folder
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
@@ -460,9 +461,7 @@ SAMPLES_TRIGGER_SECONDS: Final = 1.0
 # Each batch of samples rewrites tables as large as the Kafka cluster, so its batches exceed advanced.batch_bytes.
 SAMPLES_BATCH_FACTOR: Final = 4
 INCIDENTS_TRIGGER_SECONDS: Final = 1.0
-REPLICATION: Final = "replication"
-INCIDENTS: Final = "incidents"
-SAMPLES: Final = "samples"
+REPLICATION, SAMPLES, INCIDENTS = EVERY_QUERY
 
 
 def _bus(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import shutil
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.contracts.observations import Channel
+from streaming.delta.backup import back_up, restore
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import expected_changes, long_story
 from tests.jobs.shards.test_batch import offsets_sample, rows
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 QUERY_OF = {Channel.REPLICATION: "replication", Channel.SAMPLES: "samples"}
 SOURCE_OF = {Channel.REPLICATION: "metadata_log:a", Channel.SAMPLES: "admin:a"}
 SAMPLES = 40
+NOW = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 Refused = dict[Channel, frozenset[bytes]]
 NOTHING: Refused = dict.fromkeys(Channel, frozenset())
 
@@ -89,12 +92,18 @@ class Installation:
         self.published, self.on_bus = self.copied_bus
 
     def copy_tables(self) -> None:
-        _replace(_tables(self.places), self.places.bus.with_name("copy of tables"))
+        taken = self.places.bus.with_name("copy of tables")
+        shutil.rmtree(taken, ignore_errors=True)
+        if _tables(self.places).exists():
+            back_up(_tables(self.places), taken, NOW)
         self.copied_tables = self.in_tables
 
     def restore_tables(self) -> None:
         self.follow()
-        _replace(self.places.bus.with_name("copy of tables"), _tables(self.places))
+        taken = self.places.bus.with_name("copy of tables")
+        shutil.rmtree(_tables(self.places), ignore_errors=True)
+        if taken.exists():
+            restore(taken, _tables(self.places))
         self.in_tables = self.copied_tables
 
     def follow(self) -> None:

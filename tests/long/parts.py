@@ -10,7 +10,7 @@ from typing import Final
 
 PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0"
 JUDGE: Final = "tests.judge --workers 2"
-SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn or packages"
+SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn or packages or images or systemd"
 RUNS: Final = r"\d+ runs, \d+ failed"
 DAYS: Final = r"\d+ days, \d+ with an error"
 MOMENTS: Final = r"\d+ moments and \d+ changes of \d+ runs, \d+ wrong"
@@ -148,16 +148,29 @@ PARTS: Final = {
         examples="long",
     ),
     "kubernetes": Part(
-        "a real API server takes the manifests; pods as processes: the job to its end, pods killed, equal tables",
-        "pytest --long -m kubernetes",
+        "the chart's form on Spark, pods as processes: the job to its end, pods killed, equal tables",
+        'pytest --long -m "kubernetes and not chart"',
+    ),
+    "chart": Part(
+        "helm and a real API server take the chart; on 100,000 partitions an upgrade starts each container once",
+        "pytest --long -m chart",
     ),
     "yarn": Part(
         "the job submitted to YARN as its page says, in both modes; executor, machines, driver and NameNode lost",
         f"{PYTEST} --long -m yarn",
     ),
+    "systemd": Part(
+        "a real systemd runs the services: killed, backed up while they write, restored, removed as their page says",
+        "pytest --long -m systemd",
+    ),
     "packages": Part(
         "wheels build alike twice; each extra in its role; Python 3.11 to 3.14, pipx, uv; empty machine to incident",
         "pytest --long -m packages",
+    ),
+    "images": Part(
+        "both images built from Debian packages and started by crun, read-only, as an unknown user: a killed broker is "
+        "an incident on their page",
+        "pytest --long -m images",
     ),
     "others": Part("the other tests marked long", f'{PYTEST} --long -m "not ({SERVICES})"', examples="long"),
     "flaky": Part(

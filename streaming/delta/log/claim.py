@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from streaming.delta.store.lease import Holder
     from streaming.delta.store.place import Place
 
+EVERY_QUERY: Final = ("replication", "samples", "incidents")
+"""All that write tables."""
 SECONDS_BETWEEN_LOOKS: Final = 0.5
 """Interval at which a standby tries to take the lock of a folder."""
 
@@ -64,19 +66,12 @@ class Claim(Protocol):
         """Let another job have it."""
 
 
-def claim_of(
-    tables: Place,
-    queries: Collection[str],
-    every_query: Collection[str],
-    lease_seconds: float,
-    report: Callable[[str], None],
-) -> Claim:
+def claim_of(tables: Place, queries: Collection[str], lease_seconds: float, report: Callable[[str], None]) -> Claim:
     """Return the claim of a job on the tables of its queries.
 
     Args:
         tables: their folder, which is made.
-        queries: those of this job.
-        every_query: all that there are. Jobs of some of them have a lease of their own.
+        queries: those of this job. Jobs of some queries have a lease of their own.
         lease_seconds: until a standby takes over.
         report: gets a sentence for the user, from another thread.
 
@@ -86,7 +81,7 @@ def claim_of(
     make_folder(tables)
     if isinstance(tables, Path) and _may_have_locks(tables):
         return LockClaim(tables, queries)
-    own = [] if {*queries} == {*every_query} else sorted(queries)
+    own = [] if {*queries} == {*EVERY_QUERY} else sorted(queries)
     return LeaseClaim(JobLease(tables / "-".join([FOLDER, *own]), lease_seconds), report)
 
 

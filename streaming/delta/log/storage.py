@@ -23,6 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from streaming import movement
 from streaming.delta.store.objects import StoreError, delete, get, head, names_below
 from streaming.delta.store.place import options_of
+from streaming.delta.store.written_here import recall
 from streaming.errors import ConfigurationError, IsrwatchError, TableRefused, TableUnreadable
 from streaming.locks import Lock, lock, try_lock
 from streaming.system_errors import OF_THE_DISK, sentence_of
@@ -152,7 +153,7 @@ def _of_versions(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:
 def _parquet(path: Place, file: str) -> pq.ParquetFile:
     place = file_place(path, file)
     try:
-        source = str(place) if isinstance(place, Path) else pa.BufferReader(get(place))
+        source = str(place) if isinstance(place, Path) else pa.BufferReader(recall(place) or get(place))
         return pq.ParquetFile(source, page_checksum_verification=True)
     except FileNotFoundError:
         raise TableUnreadable(

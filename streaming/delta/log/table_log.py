@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from streaming.delta.log.storage import reading, size_of
-from streaming.delta.store.objects import delete, get, head, names_below
+from streaming.delta.store.objects import delete, get, head, names_below, put
+from streaming.delta.store.written_here import recall
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from streaming.delta.store.place import Place
@@ -58,8 +59,32 @@ def identity_of(path: Place, version: int) -> tuple[object, ...] | None:
     return None if status is None else status.identity
 
 
-def committed_after(path: Place, version: int, moment: float) -> bool:
+class EntryFiles(NamedTuple):
+    """Content of a log entry that matters to maintenance; entries never change.
+
+    Attributes:
+        committed_at: seconds since 1970.
+        added, removed: names of files in the folder of the table.
+    """
+
+    committed_at: float
+    added: frozenset[str]
+    removed: frozenset[str]
+
+    @classmethod
+    def of(cls, committed_at: float, added: Iterable[str], removed: Iterable[str]) -> EntryFiles:
+        """Take names as they are in the log."""
+        return cls(committed_at, frozenset(map(unquote, added)), frozenset(map(unquote, removed)))
+
+
+KnownEntries = dict[int, EntryFiles]
+"""Entries that a writer need not read: it has made or read them."""
+
+
+def committed_after(path: Place, version: int, moment: float, known: Mapping[int, EntryFiles]) -> bool:
     """Return whether a version was committed after a moment, in seconds since 1970."""
+    if version in known:
+        return known[version].committed_at > moment
     status = head(entry_of(path, version))
     return status is not None and status.modified_at > moment
 
@@ -93,10 +118,15 @@ def has_entry(path: Place, version: int) -> bool:
 
 def actions_of(path: Place, version: int) -> list[dict[str, Any]]:
     """Read the actions of one log entry, none if it is empty or missing; ``TableUnreadable`` if it is damaged."""
+    return entry_actions(path, version) or []
+
+
+def entry_actions(path: Place, version: int) -> list[dict[str, Any]] | None:
+    """Read as :func:`actions_of` does; None if there is no such entry. In a store that is a look and a read in one."""
     with suppress(FileNotFoundError), reading(str(path)):
-        entry = get(entry_of(path, version)).decode()
+        entry = (recall(entry_of(path, version)) or get(entry_of(path, version))).decode()
         return [json.loads(line) for line in entry.split("\n") if line]
-    return []
+    return None
 
 
 def files_added(actions: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -117,14 +147,20 @@ def newest_checkpoint(path: Place) -> int | None:
     return None
 
 
-def delete_log_before(path: Place, version: int) -> dict[str, float]:
+def delete_log_before(path: Place, version: int, known: KnownEntries | None = None) -> dict[str, float]:
     """Delete the log entries before the newest checkpoint at or before a version, which contains their result.
 
     Invariant: the log begins with a checkpoint or with version 0, so a reader never needs an entry that was deleted.
 
+    Args:
+        path: of the table.
+        version: which stays.
+        known: entries that need not be read; those that are deleted are taken out.
+
     Returns:
         the data files that the deleted entries removed from the table, and when, in seconds since 1970.
     """
+    known = {} if known is None else known
     entries = [(name, _number(name), version is not None) for name, version in log_entries(path)]
     checkpoints = [number for name, number, _ in entries if ".checkpoint" in name]
     version = min(version, newest_checkpoint(path) or 0)  # the one in _last_checkpoint stays
@@ -132,9 +168,30 @@ def delete_log_before(path: Place, version: int) -> dict[str, float]:
     removed: dict[str, float] = {}
     for name, number, is_entry in entries:
         if number < begin:
-            removed.update(_removed_by(path, number) if is_entry else {})
+            removed.update(_removed_by(path, number, known.pop(number, None)) if is_entry else {})
             delete(path / _LOG / name)
     return removed
+
+
+def read_log(path: Place, version: int) -> dict[str, bytes]:
+    """Read the log files that a version is read from, by name: its newest checkpoint, and the entries after it.
+
+    Raises:
+        FileNotFoundError: one of them has expired meanwhile.
+    """
+    entries = [(name, _number(name), number is not None) for name, number in log_entries(path)]
+    begin = max((number for name, number, _ in entries if ".checkpoint" in name and number <= version), default=0)
+    return {
+        name: get(path / _LOG / name)
+        for name, number, is_entry in entries
+        if begin <= number <= version and (is_entry or (".checkpoint" in name and number == begin))
+    }
+
+
+def write_log(path: Place, files: Mapping[str, bytes]) -> None:
+    """Write log files that were read elsewhere, the newest entry last."""
+    for name in sorted(files, key=lambda name: (".checkpoint" not in name, name)):
+        put(path / _LOG / name, files[name])
 
 
 def delete_log_after(path: Place, version: int) -> None:
@@ -180,7 +237,9 @@ def written_by(path: Path, version: int) -> Iterator[Path]:
     return (path / unquote(action["add"]["path"]) for action in actions_of(path, version) if "add" in action)
 
 
-def _removed_by(path: Place, version: int) -> dict[str, float]:
+def _removed_by(path: Place, version: int, known: EntryFiles | None) -> dict[str, float]:
+    if known is not None:
+        return dict.fromkeys(known.removed, known.committed_at)
     status = head(entry_of(path, version))
     if status is None:  # another writer of the table may delete the same entry meanwhile
         return {}
@@ -194,11 +253,17 @@ def _number(name: str) -> int:
     return int(number) if number.isdecimal() else _NO_VERSION
 
 
-def files_in_log(path: Place) -> set[str]:
-    """List the files that were added or removed by the versions whose log entries are still there."""
-    versions = [version for _, version in log_entries(path) if version is not None]
-    actions = (action for version in versions for action in actions_of(path, version))
-    return {unquote(action[kind]["path"]) for action in actions for kind in ("add", "remove") if kind in action}
+def files_in_log(path: Place, known: Mapping[int, EntryFiles]) -> set[str]:
+    """List the files that were added or removed by the versions whose log entries are still there.
+
+    Args:
+        path: of the table.
+        known: entries that need not be read.
+    """
+    versions = {version for _, version in log_entries(path) if version is not None}
+    actions = [action for version in versions - known.keys() for action in actions_of(path, version)]
+    read = {unquote(action[kind]["path"]) for action in actions for kind in ("add", "remove") if kind in action}
+    return read.union(*(known[version].added | known[version].removed for version in versions & known.keys()))
 
 
 def entry_of(path: Place, version: int) -> Place:

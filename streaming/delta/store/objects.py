@@ -37,6 +37,7 @@ from threading import Barrier
 from typing import TYPE_CHECKING, Final
 
 from streaming.delta.store.contract import ObjectStatus, StoreError
+from streaming.delta.store.written_here import forget
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ if TYPE_CHECKING:
     from streaming.delta.store.contract import Store
     from streaming.delta.store.place import Place, Url
 
-__all__ = ["ObjectStatus", "StoreError", "create", "delete", "get", "head", "names_below", "prove_exclusive", "put"]
+__all__ = [
+    "ObjectStatus", "StoreError", "create", "delete", "get", "head", "names_below", "prove_exclusive", "put", "repeat",
+]  # fmt: skip
 
 
 def create(place: Place, content: bytes) -> bool:
@@ -80,8 +83,23 @@ def head(place: Place) -> ObjectStatus | None:
 
 def delete(place: Place) -> None:
     """Delete an object, if there is one."""
+    forget(place)
     store, name = _store(place)
     store.delete(name)
+
+
+def repeat(source: Place, target: Place) -> None:
+    """Write an object that never changes at another place, too, in any store; ``FileNotFoundError`` if there is none.
+
+    Within one file system both places name one file: it takes no room, and lasts until both are deleted.
+    """
+    if isinstance(source, Path) and isinstance(target, Path):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):
+            os.link(source, target)
+        if target.exists():
+            return
+    put(target, get(source))
 
 
 def _store(place: Place) -> tuple[Store, str]:

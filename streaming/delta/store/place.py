@@ -31,6 +31,8 @@ PATIENCE: Final = {"timeout": "10s", "max_retries": "4", "retry_timeout": "20s"}
 _AT_ONCE: Final = 16
 A = TypeVar("A")
 B = TypeVar("B")
+_OF_OTHER_CLIENTS: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "gcs": "gs"}
+"""Schemes of Hadoop and others for a store that has a scheme here."""
 _WITH_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -89,8 +91,13 @@ def tables_place(settings: Settings, option: str | None = None) -> Place:
     return place_of(option or settings.tables.directory, storage_of(settings))
 
 
-def place_of(text: str, options: Mapping[str, str] | None = None) -> Place:
-    """Return the place that a user has written as a path or a URL; ``options`` are of the client of its store.
+def place_of(text: str, options: Mapping[str, str] | None = None, where: str = "tables.directory (--tables)") -> Place:
+    """Return the place that a user has written as a path or a URL.
+
+    Args:
+        text: what was written.
+        options: of the client of its store.
+        where: it was written, for errors.
 
     Raises:
         ConfigurationError: the scheme is not one of ``SCHEMES``, or the URL has no bucket.
@@ -100,16 +107,16 @@ def place_of(text: str, options: Mapping[str, str] | None = None) -> Place:
         return Path(text)
     if scheme == "file":
         return Path(url2pathname(urlsplit(text).path))
+    if (ours := _OF_OTHER_CLIENTS.get(scheme)) is not None:
+        raise ConfigurationError(f"tables.directory (--tables) begins with {scheme}://: write {ours}:// in its place")
     if scheme not in SCHEMES:
         schemes = ", ".join(f"{each}://" for each in sorted(SCHEMES))
         raise ConfigurationError(
-            f"tables.directory (--tables) begins with {scheme}:/, where no tables can lie: write the path of a folder, "
+            f"{where} begins with {scheme}:/, where no tables can lie: write the path of a folder, "
             f"or a URL that begins with {schemes}"
         )
     if not urlsplit(text).netloc:
-        raise ConfigurationError(
-            f"tables.directory (--tables) is {text}, which names no bucket: write {scheme}://BUCKET/FOLDER"
-        )
+        raise ConfigurationError(f"{where} is {text}, which names no bucket: write {scheme}://BUCKET/FOLDER")
     return Url(text.rstrip("/"), tuple(sorted((options or {}).items())))
 
 

@@ -10,7 +10,13 @@ import pytest
 from deploy.sandbox.waiting import wait_until
 from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import ChangeReader
-from streaming.delta.store.announced import NAME, SECONDS_BETWEEN_LOOKS, AnnouncedVersions, announce
+from streaming.delta.store.announced import (
+    NAME,
+    SECONDS_BETWEEN_GETS,
+    SECONDS_BETWEEN_LOOKS,
+    AnnouncedVersions,
+    announce,
+)
 from streaming.delta.store.objects import delete, names_below, put
 from streaming.delta.store.place import Url, place_of
 from tests.delta.test_change_log import changed
@@ -44,7 +50,7 @@ def test_a_look_follows_an_announcement_within_seconds_and_is_spared_without(dir
     announce(directory / TABLE, 6)
     announce(directory / "topics", 1)
     wait_until(lambda: names_below(directory) == [NAME], "the announcement is put", seconds=10)
-    clock.now += 1
+    clock.now += SECONDS_BETWEEN_GETS
     assert versions.is_worth_a_look(TABLE, 5)
     assert versions.is_worth_a_look(TABLE, 5), "as long as it was not read"
     assert not versions.is_worth_a_look(TABLE, 6)

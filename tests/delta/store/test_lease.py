@@ -309,9 +309,9 @@ def test_a_host_of_control_characters_does_nothing_to_a_terminal(pair: Pair) -> 
 def test_a_folder_with_locks_is_locked_and_one_without_has_a_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert isinstance(claim_of(tmp_path, QUERIES, QUERIES, SECONDS, print), LockClaim)
+    assert isinstance(claim_of(tmp_path, QUERIES, SECONDS, print), LockClaim)
     monkeypatch.setattr("streaming.locks.try_lock", lambda _: Lock.NOT_THERE)
-    claim = claim_of(tmp_path, QUERIES, QUERIES, SECONDS, print)
+    claim = claim_of(tmp_path, QUERIES, SECONDS, print)
     assert isinstance(claim, LeaseClaim)
     assert claim.take() is None
     assert numbers_below(tmp_path / "_lease") == [0]
@@ -327,12 +327,12 @@ def test_a_folder_that_cannot_be_written_is_refused_by_the_name_of_its_key(
     monkeypatch.setattr("tempfile.TemporaryFile", refused)
     monkeypatch.setattr(Path, "open", refused)
     with pytest.raises(ConfigurationError, match=r"Permission denied; point tables\.directory"):
-        claim_of(tmp_path, QUERIES, QUERIES, SECONDS, print).take()
+        claim_of(tmp_path, QUERIES, SECONDS, print).take()
 
 
 def test_jobs_of_different_queries_have_leases_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.locks.try_lock", lambda _: Lock.NOT_THERE)
-    one, other = (claim_of(tmp_path, [name], QUERIES, SECONDS, print) for name in ("replication", "samples"))
+    one, other = (claim_of(tmp_path, [name], SECONDS, print) for name in ("replication", "samples"))
     assert one.take() is other.take() is None
     assert {path.name for path in tmp_path.iterdir()} == {"_lease-replication", "_lease-samples"}
     one.release()

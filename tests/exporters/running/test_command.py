@@ -117,7 +117,8 @@ def test_one_command_monitors_a_real_cluster_and_keeps_running(kafka_cluster: Ma
         (job,) = (
             int(path.parent.name)
             for path in Path("/proc").glob("[0-9]*/cmdline")
-            if f"exporters.running.attached\0{process.pid}\0job\0" in path.read_text(errors="replace")
+            if "exporters.running.attached\0job\0" in path.read_text(errors="replace")
+            and Path(f"/proc/{path.parent.name}/stat").read_text().rpartition(")")[2].split()[1] == str(process.pid)
         )
         os.kill(job, signal.SIGKILL)
         until("isrwatch job was ended by signal 9; it starts again in 1 s, and nothing is lost")

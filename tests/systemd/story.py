@@ -1,0 +1,56 @@
+"""``python -m tests.systemd.story``: publishes a long story to a bus, and compares tables with it, within the machine.
+
+publish BUS FIRST LAST PAUSE   its observations from FIRST to LAST, a few at a time, with a pause in seconds
+compare TABLES                 prints how many of its observations the tables hold: they are those of a fold up to
+there, or this fails
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from streaming.bus.directory import DirectoryPublisher
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.log.queries import read_all
+from streaming.delta.log.storage import open_table
+from tests.end_to_end.stories import essence, expected_changes, long_story
+
+STORY: Final = long_story(seed=44, steps=3000)
+AT_ONCE: Final = 5
+
+
+def publish(bus: Path, first: int, last: int, pause: float) -> None:
+    with closing(DirectoryPublisher(bus)) as publisher:
+        for begin in range(first, last, AT_ONCE):
+            publisher.publish(STORY[begin : min(begin + AT_ONCE, last)])
+            time.sleep(pause)
+
+
+def compare(tables: Path) -> int:
+    opened = open_table(tables / PARTITION_CHANGES.name)
+    if opened is None:
+        return 0
+    rows = read_all(opened).to_pylist()
+    found = essence(rows)
+    last = max((row["sequence"] for row in rows), default=0)
+    applied = sum(each.sequence <= last for each in STORY)
+    assert found == expected_changes(STORY[:applied]), f"{len(found)} rows are not those of {applied} observations"
+    return applied
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["publish", bus, first, last, pause]:
+            publish(Path(bus), int(first), int(last), float(pause))
+        case ["compare", tables]:
+            print(compare(Path(tables)))
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()
