@@ -12,7 +12,6 @@ SEED ?=
 SCENARIO ?=
 FAULTS ?=
 DIST ?= dist
-RELEASED := $(filter chart images,$(shell sed -n 's/^\([a-z]*\):.*/\1/p' Makefile))
 PACKAGER ?=
 
 BIN := $(VENV)/bin
@@ -171,12 +170,12 @@ release: $(if $(PACKAGER),,$(RUN_READY)) ## build a release in dist: packages, c
 	@rm -rf $(DIST)
 	$(SAY) "Building the packages of $$(git rev-parse --short=12 HEAD)"
 	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release packages --directory $(DIST)
-	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) DIST=$(DIST) &&) true
+	@$(MAKE) --no-print-directory chart images DIST=$(DIST)
 	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release checksums --directory $(DIST)
 	@$(or $(PACKAGER),$(BIN)/python) -m tests.long --old
 
-chart: $(RUN_READY) ## build dist/isrwatch-VERSION.tgz, the Helm chart of Kubernetes
-	@$(BIN)/python -m deploy.chart_files $(DIST)
+chart: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch-VERSION.tgz, the Helm chart of Kubernetes
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.chart_files $(DIST)
 
 lock: $(DEV_READY) ## resolve the Python packages again (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8
