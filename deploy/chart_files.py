@@ -1,6 +1,6 @@
 """Builds the chart of Kubernetes for a release, and derives from the configuration what its values may be.
 
-``python -m deploy.chart_files DIST`` writes ``isrwatch-VERSION.tgz`` as ``helm package`` would, with the same bytes always.
+``python -m deploy.chart_files DIST`` writes ``isrwatch-VERSION.tgz`` as ``helm package`` does, reproducibly.
 ``--schema`` writes the part of ``values.schema.json`` that follows from ``streaming/settings.py``.
 """
 
