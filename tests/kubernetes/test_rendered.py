@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dashboards.render import rendered as generated
-from deploy.images.plan import plan
+from deploy.images.plan import images as plan
 from streaming.cluster_settings import each_cluster
 from streaming.commands import COMMANDS, load
 from streaming.settings import load as load_settings
@@ -205,6 +205,10 @@ def test_a_wrong_value_is_refused_with_a_sentence_that_names_it(wrong: str, sent
     ("values", "sentence"),
     [
         ((), "no Kafka cluster is named: set clusters, strimzi.clusters, or configuration"),
+        (
+            ("--values", f"{CHART}/values-bare.yaml", "--set", "settings.job.web_config_file=a"),
+            "job.probe.scheme to HTTPS",
+        ),
         (("--set", "strimzi.clusters[0].name=a,strimzi.clusters[0].namespace=kafka"), "cannot mount secrets of"),
     ],
 )
@@ -223,6 +227,23 @@ def test_the_page_of_strimzi_and_its_file_of_values_make_the_same_user_and_confi
         first, second = (named(objects, kind) for objects in made)
         assert first.items() <= second.items()
     assert set(named(made[0], "KafkaUser")) == {"isrwatch-my-cluster"}
+
+
+def test_probes_and_prometheus_ask_as_the_program_is_served() -> None:
+    secured = ("settings.job.web_config_file=/etc/isrwatch-secrets/a.b/web.yml", "job.probe.scheme=HTTPS")
+    header = "job.probe.headers[0].name=Authorization,job.probe.headers[0].value=Basic eA=="
+    sets = [part for each in (*secured, header, "secretFiles={a.b,kafka-login}") for part in ("--set", each)]
+    objects = rendered("--values", CHART / "values-bare.yaml", *sets)
+    for name, container in containers(objects).items():
+        request = container["livenessProbe"]["httpGet"]
+        assert request.get("scheme", "HTTP") == ("HTTPS" if name == "job" else "HTTP")
+        assert request.get("httpHeaders", []) == (
+            [{"name": "Authorization", "value": "Basic eA=="}] if name == "job" else []
+        )
+    endpoints = named(objects, "PodMonitor")["isrwatch"]["spec"]["podMetricsEndpoints"]
+    assert {each["port"] for each in endpoints if each.get("scheme") == "https"} == {"job"}
+    (workload,) = workloads(objects)
+    assert not any("." in each["name"] for each in workload["spec"]["template"]["spec"]["volumes"])
 
 
 def test_on_openshift_no_group_is_named() -> None:
