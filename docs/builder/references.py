@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from docs.builder.api import api_page
 from docs.builder.command_line import commands_page
+from docs.builder.costs import with_costs
 from docs.builder.markdown import plain, table
 from docs.builder.metrics import metrics_page
 from docs.builder.polling import polling_page, with_comparison
@@ -200,6 +201,6 @@ def rendered_files() -> dict[str, dict[str, str]]:
     """Render what a checkout has without a build of the site, by folder and name of the file."""
     return {
         "docs/reference": {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()},
-        "": {"README.md": with_comparison()},
+        "": {"README.md": with_costs(with_comparison())},
         "docs": {QUALITY.name: rendered_quality()},
     }
