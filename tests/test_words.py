@@ -279,10 +279,11 @@ MOST_WRITTEN, MOST_GENERATED = 23_800, 20_000
 
 
 def pages_of(*patterns: str) -> dict[str, str]:
-    """The text of pages by path, without comments of HTML."""
+    """The text of pages by path, without comments of HTML and lists of pages."""
     paths = {path for pattern in patterns for path in ROOT.glob(pattern)}
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
-    return {name: re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL) for name, text in sorted(texts.items())}
+    unread = re.compile(r"<!--.*?-->|^```\{toctree\}.*?^```", re.MULTILINE | re.DOTALL)
+    return {name: unread.sub("", text) for name, text in sorted(texts.items())}
 
 
 def words_of(text: str) -> int:
