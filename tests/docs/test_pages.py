@@ -66,6 +66,14 @@ def test_every_command_that_measures_exists_with_its_options(command: str) -> No
     assert [option for option in options if option not in source] == []  # in the usage of its docstring
 
 
+def test_every_benchmark_that_the_sizing_names_exists_with_its_options() -> None:
+    named = [row[1].strip("`").split() for row in rows(SIZING.split("\n## Measure your own")[1])]
+    assert named
+    for name, *words in named:
+        source = (ROOT / "tests" / "benchmarks" / f"{name}.py").read_text()
+        assert [word for word in words if word.startswith("--") and word not in source] == []
+
+
 def test_the_sizing_has_figures_of_the_tables_in_the_words_of_the_command_that_gives_them() -> None:
     printed = (ROOT / "tests" / "benchmarks" / "year.py").read_text()
     (figure,) = (row[0] for row in rows(SIZING) if "tests.benchmarks.year --days 5" in row[1])
