@@ -175,8 +175,8 @@ release: $(if $(PACKAGER),,$(RUN_READY)) ## build a release in dist: packages, c
 	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release checksums --directory $(DIST)
 	@$(or $(PACKAGER),$(BIN)/python) -m tests.long --old
 
-chart: $(RUN_READY) ## build dist/isrwatch-VERSION.tgz, the Helm chart of Kubernetes
-	@$(BIN)/python -m deploy.chart_files $(DIST)
+chart: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch-VERSION.tgz, the Helm chart of Kubernetes
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.chart_files $(DIST)
 
 lock: $(DEV_READY) ## resolve the Python packages again (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8

@@ -185,9 +185,9 @@ class ChangeReader:
         """Return whether the entry that was read last is there as it was; one of this process is rarely asked for."""
         if self._identity is None or (committed_here(self.path) is not None and not self._must_check):
             return self._identity is not None
-        self._must_check, found = False, identity_of(self.path, self.version)
-        self._identity = found if self._identity == _OURS and found is not None else self._identity
-        return found == self._identity
+        self._must_check, present = False, identity_of(self.path, self.version)
+        self._identity = present if self._identity == _OURS and present is not None else self._identity
+        return present == self._identity
 
     def _files_in_log(self, upto: int) -> tuple[int, list[tuple[str, str]]]:
         """Follow the log entry by entry; neither compaction nor the expiry of history adds rows."""

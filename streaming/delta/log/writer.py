@@ -46,10 +46,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streaming import movement
+from streaming.delta.log.checkpoints import CopiedLog
 from streaming.delta.log.commit import DataFile, Layout, Packing, entry, removed, transactions_in, written
 from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROPERTY, create_or_upgrade
 from streaming.delta.log.storage import writing
-from streaming.delta.log.table_log import EntryFiles, KnownEntries, actions_of, entry_of, has_entry, newest_version
+from streaming.delta.log.table_log import EntriesByVersion, EntryFiles, actions_of, entry_of, has_entry, newest_version
 from streaming.delta.store.announced import announce
 from streaming.delta.store.objects import StoreError, create, delete
 from streaming.delta.store.place import Url, at_once
@@ -99,7 +100,7 @@ class Writer:
         statistics = (configuration.get(STATISTICS_PROPERTY) or "").split(",")
         self._layout = Layout(tuple(table.metadata().partition_columns), tuple(statistics))
         self._checkpoint_interval = int(configuration.get(CHECKPOINT_PROPERTY) or 0)
-        self.entries: KnownEntries = {}
+        self.entries: EntriesByVersion = {}
         self._took_over()
 
     @classmethod
@@ -113,6 +114,7 @@ class Writer:
         self._transactions: dict[str, int | None] = {}  # requested or stored since the table was read
         self._files: dict[str, DataFile] | None = None
         self._proved_at = _now()
+        self._copied_log = CopiedLog(self.path) if isinstance(self.path, Url) else None
 
     @property
     def version(self) -> int:
@@ -252,6 +254,8 @@ class Writer:
             self._create(content)
             self._version += 1
             remember(entry_of(self.path, self._version), content)
+            if self._copied_log is not None:
+                self._copied_log.follow(self._version, content)
             self._transactions |= stored
             if self._files is not None:
                 names = set(gone)
@@ -260,12 +264,13 @@ class Writer:
                     each["path"]: DataFile(each["path"], each["size"], each["partitionValues"]) for each in adds
                 }
             if isinstance(self.path, Url):  # where reading them again would be requests
-                self.entries[self._version] = EntryFiles.of(time.time(), (add["path"] for add in adds), gone)
+                self.entries[self._version] = EntryFiles.of((add["path"] for add in adds), gone)
             announce(self.path, self._version)
             movement.note()
             if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:
                 with suppress(DeltaError, OSError):  # until the next checkpoint readers read more entries
-                    self.table.create_checkpoint()
+                    if self._copied_log is None or not self._copied_log.has_created_checkpoint(self._version):
+                        self.table.create_checkpoint()
         return self._version
 
     def files(self) -> dict[str, DataFile]:

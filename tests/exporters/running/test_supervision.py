@@ -229,4 +229,4 @@ def test_other_answers_and_none_before_the_first_end_nothing(statuses: tuple[int
 @pytest.mark.usefixtures("stand_ins")
 def test_parts_are_watched_while_the_cluster_is_checked() -> None:
     with supervised("raise SystemExit(2)", [], []) as running, pytest.raises(ConfigurationRefused):
-        watched(lambda: time.sleep(600), running)
+        watched(Event().wait, running)
