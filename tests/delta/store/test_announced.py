@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +12,14 @@ import pytest
 from deploy.sandbox.waiting import wait_until
 from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import ChangeReader
-from streaming.delta.store.announced import NAME, SECONDS_BETWEEN_LOOKS, AnnouncedVersions, announce
-from streaming.delta.store.objects import delete, names_below, put
+from streaming.delta.store.announced import (
+    NAME,
+    SECONDS_BETWEEN_LOOKS,
+    AnnouncedVersions,
+    announce,
+    finish_announcements,
+)
+from streaming.delta.store.objects import delete, get, names_below, put
 from streaming.delta.store.place import Url, place_of
 from tests.delta.test_change_log import changed
 from tests.stores.s3 import moto
@@ -49,6 +57,14 @@ def test_a_look_follows_an_announcement_within_seconds_and_is_spared_without(dir
     assert versions.is_worth_a_look(TABLE, 5), "as long as it was not read"
     assert not versions.is_worth_a_look(TABLE, 6)
     assert not versions.is_worth_a_look(TABLE, 7), "an older announcement says nothing"
+
+
+def test_a_job_that_stops_announces_its_last_versions_at_once_and_leaves_no_thread(directory: Url) -> None:
+    announce(directory / TABLE, 7)
+    finish_announcements()
+    assert json.loads(get(directory / NAME)) == {TABLE: 7}
+    assert [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)] == []
+    finish_announcements()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b'{"partition_changes": "x"}', b"[1]"])
