@@ -12,13 +12,14 @@ SEED ?=
 SCENARIO ?=
 FAULTS ?=
 DIST ?= dist
+RELEASED := $(filter chart images,$(shell sed -n 's/^\([a-z]*\):.*/\1/p' Makefile))
 PACKAGER ?=
 
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-run
 DEV_READY := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-COMPILE := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+COMPILE := $(BIN)/uv pip compile pyproject.toml --extra all --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet
 # A process of the tests that is aborted ends the run: with another one in its place xdist may wait for ever.
 PYTEST := pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
@@ -38,7 +39,7 @@ SHOWN :=
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package lock clean
+.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package wheels images chart release lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,7 +91,8 @@ check: $(DEV_READY) ## format, lint, types, import contracts, spelling, generate
 	@# The types take as long as all the rest, which runs at the same time.
 	@$(BIN)/mypy & types=$$!; \
 	$(BIN)/lint-imports --no-cache && $(BIN)/codespell && $(BIN)/validate-pyproject pyproject.toml && \
-		$(BIN)/isrwatch dashboards render --check && $(BIN)/python -m docs.builder references --check; rest=$$?; \
+		$(BIN)/isrwatch dashboards render --check && $(BIN)/python -m deploy.images render --check && \
+		$(BIN)/python -m docs.builder references --check; rest=$$?; \
 	wait $$types && exit $$rest
 
 format: $(DEV_READY) ## write what the formatter and the safe fixes of the linter want
@@ -105,6 +107,7 @@ pictures: $(DEV_READY) ## draw every board and page, healthy, in trouble and bli
 
 generated: $(RUN_READY) ## render the boards, the alerts and docs/reference again
 	@$(BIN)/isrwatch dashboards render
+	@$(BIN)/python -m deploy.images render
 	@$(BIN)/python -m docs.builder references
 
 quick: $(DEV_READY) jars ## check, and at the same time the tests that start no service and do not wait: a minute and a half
@@ -153,10 +156,27 @@ mutants: $(DEV_READY) ## put small faults into the rules, to see that a test fai
 	@$(BIN)/python -m tests.mutants --sample $(SAMPLE) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 package: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch.zip, the code for spark-submit --py-files
-	@rm -f $(DIST)/isrwatch*
+	@rm -f $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
 	@$(or $(PACKAGER),$(BIN)/python) -m hatchling build --target wheel --directory $(DIST)
 	@cp $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
-	@$(if $(PACKAGER),,$(BIN)/python -m tests.long --old)
+
+wheels: $(if $(PACKAGER),,$(RUN_READY)) ## build the wheels and the source distribution of the commit into dist
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release packages --directory $(DIST)
+
+images: $(if $(PACKAGER),,$(RUN_READY)) ## build both images of the commit into dist without a registry, as root: needs mmdebstrap and buildah
+	@./.ci/tools mmdebstrap buildah
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.images build --directory $(DIST)
+
+release: $(if $(PACKAGER),,$(RUN_READY)) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
+	@rm -rf $(DIST)
+	$(SAY) "Building the packages of $$(git rev-parse --short=12 HEAD)"
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release packages --directory $(DIST)
+	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) DIST=$(DIST) &&) true
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release checksums --directory $(DIST)
+	@$(or $(PACKAGER),$(BIN)/python) -m tests.long --old
+
+chart: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch-VERSION.tgz, the Helm chart of Kubernetes
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.chart_files $(DIST)
 
 lock: $(DEV_READY) ## resolve the Python packages again (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8

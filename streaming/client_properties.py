@@ -1,9 +1,9 @@
 """Properties files of clients, as Kafka's own tools take it with ``--command-config``, as librdkafka's properties.
 
 Names of Java's clients are translated, those of librdkafka stay. The login of ``sasl.jaas.config`` becomes that of
-``sasl.username`` and ``sasl.password``, or an OpenID Connect client; a truststore or a keystore becomes the text of its
-certificates and key, which is kept in memory alone. What a client of Java cannot do without, and a client of librdkafka
-has not, is refused with the way to put it right.
+``sasl.username`` and ``sasl.password``, or an OpenID Connect client; a truststore and a keystore stay files, which are
+read for each connection (:mod:`streaming.sources.protocol.tls`). What a client of Java cannot do without, and a client
+of librdkafka has not, is refused with the way to put it right.
 
 Sources: the documentation of ``AdminClientConfig`` and ``SslConfigs``, KIP-85 (JAAS in a property), KIP-651 (PEM).
 """
@@ -11,10 +11,12 @@ Sources: the documentation of ``AdminClientConfig`` and ``SslConfigs``, KIP-85 (
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.errors import ConfigurationError
+from streaming.stored_text import StoredText
 from streaming.system_errors import reason_of
 
 if TYPE_CHECKING:
@@ -35,38 +37,55 @@ _SAME: Final = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
 }
+_LOGINS: Final = frozenset({
+    "sasl.username", "sasl.password", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret",
+    "ssl.key.password", "ssl.keystore.password", "ssl.truststore.password",
+})  # fmt: skip
+"""Properties that change when an operator gives a user another password, or makes a store again."""
 _ELSEWHERE: Final = frozenset({"bootstrap.servers", "metadata.broker.list"})
 """The addresses come from the configuration, as those of Kafka's tools come from an option."""
 _MEANINGLESS: Final = frozenset({
     "key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "auto.include.jmx.reporter",
     "ssl.protocol", "ssl.enabled.protocols", "ssl.provider", "ssl.secure.random.implementation",
-    "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.cipher.suites", "security.providers",
+    "ssl.truststore.type", "ssl.keystore.type", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
+    "ssl.cipher.suites", "security.providers",
     "default.api.timeout.ms", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
     "metrics.sample.window.ms", "send.buffer.bytes", "receive.buffer.bytes", "socket.connection.setup.timeout.max.ms",
 })  # fmt: skip
 """Properties of Java's clients alone that decide neither whom a client trusts nor as whom it logs in."""
-_STORES: Final = re.compile(r"ssl\.(truststore|keystore)\.(location|password|type)")
-_JKS: Final = b"\xfe\xed\xfe\xed"
 
 
 def client_properties(path: Path) -> dict[str, str]:
-    """Read a properties file; return properties of librdkafka.
+    """Read a properties file; return properties of librdkafka. A login is read again when it is used.
 
     Raises:
-        ConfigurationError: the file or a store cannot be read, or has a login that only Java's clients have; the
-            sentence names the property and the fix, and holds no value of a secret.
+        ConfigurationError: the file cannot be read, or has a login that only Java's clients have; the sentence names
+            the property and the fix, and holds no value of a secret.
     """
+    properties = _properties(path)
+    logins = {name: StoredText(partial(_login_now, path, name)) for name in _LOGINS & properties.keys()}
+    return {**properties, **logins}
+
+
+def _login_now(path: Path, name: str) -> str:
+    properties = _properties(path)
+    if name not in properties:
+        raise ConfigurationError(f"{path} does not have {name}")
+    return properties[name]
+
+
+def _properties(path: Path) -> dict[str, str]:
     given = _read(path)
     taken = {
         _SAME.get(name, name): value
         for name, value in given.items()
-        if name not in _ELSEWHERE | _MEANINGLESS and name != _JAAS and not _STORES.fullmatch(name)
+        if name not in _ELSEWHERE | _MEANINGLESS and name != _JAAS
     }
     _refuse_classes(path, taken)
     taken = {name: value for name, value in taken.items() if not name.endswith((".class", ".classes"))}
     if taken.get("ssl.endpoint.identification.algorithm") == "":
         taken["ssl.endpoint.identification.algorithm"] = "none"
-    return {**_login(path, given), **_trusted(path, given), **_own(path, given), **taken}
+    return {**_login(path, given), **taken}
 
 
 def _read(path: Path) -> dict[str, str]:
@@ -115,68 +134,3 @@ def _login(path: Path, given: Mapping[str, str]) -> dict[str, str]:
 
 def _unquoted(taken: tuple[str, ...] | list[str]) -> str:
     return re.sub(r"\\(.)", r"\1", next((text for text in taken if text), ""))
-
-
-def _trusted(path: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Return whom the truststore trusts."""
-    location = given.get("ssl.truststore.location", "")
-    if not location:
-        return {}
-    if _is_pem(location, given.get("ssl.truststore.type", "")):
-        return {"ssl.ca.location": location}
-    _, certificate, others = _store(path, "ssl.truststore", given)
-    pem = "".join(each for each in (certificate, *others) if each)
-    if not pem:
-        raise ConfigurationError(f"{path}: the truststore {location} has no certificate")
-    return {"ssl.ca.pem": pem}
-
-
-def _own(path: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the client's own certificate and key, of its keystore."""
-    location = given.get("ssl.keystore.location", "")
-    if not location:
-        return {}
-    if _is_pem(location, given.get("ssl.keystore.type", "")):
-        return {"ssl.certificate.location": location, "ssl.key.location": location}
-    key, certificate, others = _store(path, "ssl.keystore", given)
-    if not key or not certificate:
-        raise ConfigurationError(f"{path}: the keystore {location} has no key with a certificate")
-    return {"ssl.certificate.pem": "".join((certificate, *others)), "ssl.key.pem": key}
-
-
-def _is_pem(location: str, kind: str) -> bool:
-    return kind.upper() == "PEM" or location.endswith((".pem", ".crt"))
-
-
-def _store(path: Path, prefix: str, given: Mapping[str, str]) -> tuple[str, str, list[str]]:
-    """Return key, own certificate and the other certificates of a PKCS #12 store, as PEM."""
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12  # noqa: PLC0415 - only who has a store needs it
-
-    location, password = given[f"{prefix}.location"], given.get(f"{prefix}.password", "")
-    content = _reading(path, f"{prefix}.location", location)
-    if content.startswith(_JKS):
-        raise ConfigurationError(
-            f"{path}: {prefix}.location {location} is a store of the old format JKS: convert it, by keytool "
-            f"-importkeystore -srckeystore {location} -destkeystore {Path(location).stem}.p12 -deststoretype PKCS12"
-        )
-    try:
-        store = pkcs12.load_pkcs12(content, password.encode() or None)
-    except ValueError:
-        raise ConfigurationError(
-            f"{path}: {prefix}.location {location} is no PKCS #12 store, or {prefix}.password is not its password"
-        ) from None
-
-    def pem(certificate: pkcs12.PKCS12Certificate | None) -> str:
-        return "" if certificate is None else certificate.certificate.public_bytes(Encoding.PEM).decode()
-
-    key = (
-        "" if store.key is None else store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    )
-    return key, pem(store.cert), [pem(each) for each in store.additional_certs]
-
-
-def _reading(path: Path, name: str, location: str) -> bytes:
-    try:
-        return Path(location).read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {name} {location} cannot be read: {reason_of(error)}") from None

@@ -1,9 +1,10 @@
 """Values of the configuration that stand elsewhere: in the environment, or in a file that only its owner may read.
 
 ``${NAME}`` anywhere in a value is replaced by an environment variable, and ``$${NAME}`` is the text ``${NAME}``; a
-value that is ``file:PATH`` is replaced by the content of the file, without the end of its last line. ``client_file`` of
-a cluster is a properties file of Kafka's own tools (:mod:`streaming.client_properties`). Only what is about to connect
-to Kafka asks for them: the exporter needs no secret, and the job none but that of the bus.
+value that is ``file:PATH`` is replaced by the content of the file, without the end of its last line; a login that
+changes there holds from its next use on (:mod:`streaming.stored_text`). ``client_file`` of a cluster is a properties
+file of Kafka's own tools (:mod:`streaming.client_properties`). Only what is about to connect to Kafka asks for them:
+the exporter needs no secret, and the job none but that of the bus.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.client_properties import client_properties
 from streaming.errors import ConfigurationError
+from streaming.stored_text import StoredText
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +109,7 @@ def _stands_elsewhere(value: str) -> bool:
 
 def _filled(value: str, key: str, environment: Mapping[str, str]) -> str:
     if value.startswith(_FILE):
-        return _content(value.removeprefix(_FILE), key)
+        return StoredText(partial(_content, value.removeprefix(_FILE), key))
 
     def variable(match: re.Match[str]) -> str:
         escape, name = match.groups()

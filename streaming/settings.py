@@ -342,7 +342,7 @@ def _checked(settings: Settings) -> Settings:
     if not _PROBE_PREFIX.fullmatch(settings.collect.probe_prefix):
         raise ConfigurationError(
             f"collect.probe_prefix is {settings.collect.probe_prefix!r}; write 1 to 200 letters, digits, dots, "
-            "underscores and hyphens, which begin the name of no topic or group that exists"
+            "underscores and hyphens, with which no existing topic or group begins"
         )
     for key, place in places_of(settings):
         check_place(key, place)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import ssl
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat, pkcs12
 from cryptography.x509.oid import NameOID
 
 from streaming.client_properties import client_properties
@@ -25,6 +26,13 @@ def of(folder: Path, text: str) -> dict[str, str]:
     return client_properties(path)
 
 
+def truststore(name: str, password: str) -> bytes:
+    """Make a truststore with one authority."""
+    _, authority = certificate(name)
+    kept = [pkcs12.PKCS12Certificate(authority, b"ca")]
+    return pkcs12.serialize_java_truststore(kept, BestAvailableEncryption(password.encode()))
+
+
 def certificate(name: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     key, begin = ec.generate_private_key(ec.SECP256R1()), dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -38,10 +46,8 @@ def certificate(name: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate
 def stores(tmp_path: Path) -> Path:
     """Give a folder with a truststore and a keystore, of the password "changeit"."""
     key, own = certificate("isrwatch")
-    _, authority = certificate("authority")
     locked = BestAvailableEncryption(b"changeit")
-    trusted = pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(authority, b"ca")], locked)
-    (tmp_path / "trust.p12").write_bytes(trusted)
+    (tmp_path / "trust.p12").write_bytes(truststore("authority", "changeit"))
     (tmp_path / "own.jks").write_bytes(pkcs12.serialize_key_and_certificates(b"own", key, own, None, locked))
     return tmp_path
 
@@ -71,28 +77,52 @@ def test_names_of_librdkafka_stay(tmp_path: Path) -> None:
     }
 
 
-def test_a_truststore_and_a_keystore_are_taken_as_they_are(stores: Path) -> None:
+def names(context: ssl.SSLContext) -> list[str]:
+    """Name the authorities that a context trusts."""
+    return [dict(pair[0] for pair in each["subject"])["commonName"] for each in context.get_ca_certs()]
+
+
+def test_a_truststore_and_a_keystore_are_read_for_each_connection(stores: Path) -> None:
     text = (
         f"security.protocol=SSL\nssl.truststore.location={stores}/trust.p12\nssl.truststore.password=changeit\n"
         f"ssl.keystore.location={stores}/own.jks\nssl.keystore.password=changeit\nssl.key.password=changeit\n"
-        "ssl.endpoint.identification.algorithm=\nssl.enabled.protocols=TLSv1.3\nbootstrap.servers=a:1\n"
+        "ssl.endpoint.identification.algorithm=\nssl.enabled.protocols=TLSv1.3\nssl.truststore.type=PKCS12\n"
+        "bootstrap.servers=a:1\n"
     )
     found = of(stores, text)
     assert found["ssl.endpoint.identification.algorithm"] == "none"
-    assert {name for name in found if name.endswith(".pem")} == {"ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem"}
-    assert not [name for name in found if "store" in name or name.startswith("bootstrap")]
+    assert not [name for name in found if name.endswith((".type", ".protocols", ".servers"))]
     tls = from_client(found).tls
     assert tls is not None
-    context = tls.context()
-    assert [dict(pair[0] for pair in each["subject"])["commonName"] for each in context.get_ca_certs()] == ["authority"]
+    assert names(tls.context()) == ["authority"]
+    assert tls.expiries().keys() == {"ssl.truststore.location", "ssl.keystore.location"}
+    (stores / "trust.p12").write_bytes(truststore("renewed", "other"))
+    with pytest.raises(
+        ConfigurationError, match=r"ssl\.truststore\.location cannot be used: .*its password is another"
+    ):
+        tls.context()
+    of(stores, text.replace("truststore.password=changeit", "truststore.password=other"))
+    assert names(tls.context()) == ["renewed"]
 
 
-def test_pem_files_and_pem_in_the_file_are_taken(tmp_path: Path) -> None:
-    text = "ssl.truststore.type=PEM\nssl.truststore.location=/etc/ca\nssl.keystore.type=PEM\nssl.keystore.location=/k\n"
-    assert of(tmp_path, text) == {
-        "ssl.ca.location": "/etc/ca", "ssl.certificate.location": "/k", "ssl.key.location": "/k",
-    }  # fmt: skip
+def test_pem_files_and_pem_in_the_file_are_taken(tmp_path: Path, stores: Path) -> None:
+    key, own = certificate("isrwatch")
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"changeit"))
+    (stores / "own.pem").write_bytes(private + own.public_bytes(Encoding.PEM))
+    text = f"security.protocol=SSL\nssl.keystore.type=PEM\nssl.keystore.location={stores}/own.pem\n"
+    tls = from_client(of(tmp_path, f"{text}ssl.truststore.location={stores}/own.pem\nssl.key.password=changeit\n")).tls
+    assert tls is not None
+    assert names(tls.context()) == ["isrwatch"]
     assert of(tmp_path, "ssl.truststore.certificates=-----BEGIN \\\n  CERT\n") == {"ssl.ca.pem": "-----BEGIN CERT"}
+
+
+def test_a_password_that_changes_in_the_file_is_used_at_the_next_login(tmp_path: Path) -> None:
+    text = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=ann\nsasl.password=old\n"
+    security = from_client(of(tmp_path, text))
+    of(tmp_path, text.replace("old", "new"))
+    assert security.exchange().auth_bytes() == b"ann\0ann\0new"
+    (tmp_path / "client.properties").unlink()  # a mounted secret is missing for a moment while it is exchanged
+    assert security.exchange().auth_bytes() == b"ann\0ann\0old"
 
 
 def test_tokens_of_an_openid_connect_provider_are_asked_for(tmp_path: Path) -> None:
@@ -116,12 +146,9 @@ def test_tokens_of_an_openid_connect_provider_are_asked_for(tmp_path: Path) -> N
             "sasl.client.callback.handler.class=software.amazon.msk.auth.iam.IAMClientCallbackHandler",
             "sasl.client.callback.handler.class, a class that only Java can run",
         ),
-        ("ssl.truststore.location=/nowhere", "ssl.truststore.location /nowhere cannot be read: No such file"),
-        (
-            "ssl.truststore.location={0}/old.jks",
-            "a store of the old format JKS: convert it, by keytool -importkeystore",
-        ),
-        ("ssl.truststore.location={0}/trust.p12\nssl.truststore.password=no", "ssl.truststore.password is not its"),
+        ("ssl.truststore.location=/nowhere", "ssl.truststore.location cannot be used: /nowhere: .*No such file"),
+        ("ssl.truststore.location={0}/old.jks", "it has the old format JKS; convert it, by keytool -importkeystore"),
+        ("ssl.truststore.location={0}/trust.p12\nssl.truststore.password=no", "it is no PKCS #12 store, or its"),
         ("ssl.keystore.location={0}/trust.p12\nssl.keystore.password=changeit", "has no key with a certificate"),
         ("a=\\u12", "is no properties file in UTF-8"),
     ],
@@ -129,7 +156,7 @@ def test_tokens_of_an_openid_connect_provider_are_asked_for(tmp_path: Path) -> N
 def test_what_cannot_be_taken_is_refused_with_the_way_to_put_it_right(stores: Path, text: str, sentence: str) -> None:
     (stores / "old.jks").write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
     with pytest.raises(ConfigurationError, match=sentence) as refused:
-        of(stores, text.replace("{0}", str(stores)))
+        from_client({"security.protocol": "SSL", **of(stores, text.replace("{0}", str(stores)))})
     assert "changeit" not in str(refused.value)
 
 

@@ -18,6 +18,7 @@ from typing import Any, get_type_hints
 import pytest
 from deltalake import QueryBuilder
 
+from deploy.release.packages import KAFKA_JARS
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
 from streaming.commands import load
@@ -41,9 +42,9 @@ REGISTRIES = (
     "registry.npm" + "js", "hub.docker" + ".com", "crates" + ".io", "proxy.golang" + ".org", "conda.anaconda" + ".org",
 )  # fmt: skip
 BANNED_WORDS = re.compile(r"\.\./shared|\bshared/(?:facts|design|proto)|\bproto" r"types?\b|\bTO" r"DO\b|\bFIX" r"ME\b")
-RENAMED = "docs/renamed.md"
+RENAMED = "docs/contributing/renamed.md"
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md")))
-DEPLOYMENT = ("deploy/README.md", "deploy/spark/README.md")
+DEPLOYMENT = ("deploy/README.md",)
 # Words that look like metrics: another exporter, a label, and the beginning of a name.
 NO_METRICS = {"kafka_exporter", "kafka_cluster", "kafka_replication"}
 SCENARIOS = sorted(path.stem for path in (ROOT / "conf" / "scenarios").glob("*.toml"))
@@ -128,7 +129,7 @@ def test_the_lock_names_versions_and_hashes_and_no_address(lock: str) -> None:
 
 def test_the_lock_has_every_package_that_the_project_asks_for() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
-    asked = {name(line) for lines in extras.values() for line in lines} - {"isrwatch"}
+    asked = {name(line) for lines in extras.values() for line in lines} - {"isrwatch", KAFKA_JARS}
     asked |= {name(line) for line in PROJECT["project"]["dependencies"] + PROJECT["build-system"]["requires"]}
     groups = PROJECT["dependency-groups"]
     development = {name(line) for group in ("dev", "docs") for line in groups[group] if isinstance(line, str)}
@@ -226,8 +227,9 @@ def folder_map() -> list[str]:
     (listed,) = re.findall(r"^## Folders\n+```\n(.*?)```", text, re.MULTILINE | re.DOTALL)
     paths: list[str] = []
     for line in listed.splitlines():
-        indent, path = re.match(r"( *)(\S+)", line).groups()  # type: ignore[union-attr]
-        paths.append(f"{paths_parent(paths, len(indent))}{path}")
+        indent, names = re.match(r"( *)((?:\S+, )*\S+)", line).groups()  # type: ignore[union-attr]
+        parent = paths_parent(paths, len(indent))
+        paths += [f"{parent}{name}" for name in names.split(", ")]
     return paths
 
 
@@ -263,11 +265,6 @@ def test_every_metric_that_the_documentation_names_exists(page: str) -> None:
     metrics = set(re.findall(r"\bkafka_[a-z_]+[a-z]\b(?!_?\.\.\.)", (ROOT / page).read_text()))
     known = {metric.name for metric in (*CATALOGUE, *(each.metric for each in JMX_METRICS))}
     assert metrics - known - NO_METRICS == set()
-
-
-def test_the_list_of_tables_has_each_of_them() -> None:
-    rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", QUERYING, re.MULTILINE)
-    assert {name for row in rows for name in re.findall(r"[a-z_]+", row)} == set(TABLES)
 
 
 def test_every_query_has_a_scheduler_pool_and_stands_in_the_reference_configuration() -> None:

@@ -57,11 +57,11 @@ def up(
     brokers: Annotated[int, typer.Option(min=1, max=9, help="Number of brokers; their ids are 1, 2, ...")] = 3,
     controllers: Annotated[int, typer.Option(min=1, max=5, help="Number of controllers: 101, 102, ...")] = 1,
     combined: Annotated[
-        bool, typer.Option("--combined", help="The controllers are the first brokers, not nodes of their own.")
+        bool, typer.Option("--combined", help="Run the controllers in the first brokers, not as nodes of their own.")
     ] = False,
-    version: Annotated[str, typer.Option(help=f"Version of Kafka, of {', '.join(VERSIONS)}.")] = DEFAULT,
+    version: Annotated[str, typer.Option(help=f"Version of Kafka: {', '.join(VERSIONS)}.")] = DEFAULT,
     zookeeper: Annotated[
-        bool, typer.Option("--zookeeper", help="ZooKeeper instead of controllers; until Kafka 3.9.")
+        bool, typer.Option("--zookeeper", help="ZooKeeper instead of controllers; up to Kafka 3.9.")
     ] = False,
     root: Root = DEFAULT_ROOT,
     settings: Annotated[
@@ -152,7 +152,7 @@ def tool(
     *,
     root: Root = DEFAULT_ROOT,
 ) -> None:
-    """Run one of Kafka's own tools on the cluster; --bootstrap-server is added. Options of ours come before its name.
+    """Run one of Kafka's own tools on the cluster; --bootstrap-server is added. Put --root before its name.
 
     Example: isrwatch sandbox tool kafka-console-producer --topic orders
     """

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table; a bar within a cell is escaped, and a line end becomes a space."""
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]], pad: str = "") -> list[str]:
+    """Return the lines of a table, with a pad around each cell: bars are escaped, and a line end becomes a space."""
     lines = [heading, ["---"] * len(heading), *rows]
-    return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines]
+    return [f"|{pad}{f'{pad}|{pad}'.join(_cell(cell) for cell in line)}{pad}|" for line in lines]
 
 
 def _cell(text: str) -> str:
@@ -27,3 +27,8 @@ def plain(text: str) -> str:
     """
     parts = re.split(r"(`[^`]*`)", text.replace("``", "`"))
     return "".join(part if part.startswith("`") else re.sub(r"([*<\[\]_])", r"\\\1", part) for part in parts)
+
+
+def code(names: Iterable[str]) -> str:
+    """List names as code, with commas between them."""
+    return ", ".join(f"`{name}`" for name in names)

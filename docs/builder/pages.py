@@ -108,7 +108,6 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "conf/sql/README.md": "reference/sql.md",
     "deploy/README.md": "deployment.md",
     "deploy/sandbox/README.md": "sandbox.md",
-    "deploy/spark/README.md": "spark.md",
     "exporters/web/runbook.md": "runbook.md",
 }
 
@@ -118,7 +117,9 @@ def places(root: Path) -> dict[str, str]:
 
     Pages that are rendered have the path that they would have in ``docs/``: links to them are written that way.
     """
-    written = {f"docs/{path.name}": path.name for path in sorted((root / "docs").glob("*.md"))}
+    docs = root / "docs"
+    pages = sorted([*docs.glob("*.md"), *(docs / "contributing").glob("*.md")])
+    written = {f"docs/{path.relative_to(docs)}": str(path.relative_to(docs)) for path in pages}
     return {**_ELSEWHERE, **written, **{f"docs/{place}": place for place in REFERENCES}}
 
 

@@ -6,6 +6,7 @@ This module knows the order in which they start and how to check that they are r
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from contextlib import suppress
@@ -18,10 +19,11 @@ from rich.text import Text
 
 from exporters.demo.live import DemoProgress, newest, now_micros, screen
 from exporters.demo.location import PORT, DemoLocation, empty_folder, free_port
-from exporters.demo.parts import Parts
 from exporters.demo.stages import StartStages, wait_until
 from exporters.demo.summary import PipelineIncomplete, counted_events, missing, print_summary
 from exporters.read_model.reader import TablesReader
+from exporters.running.supervision import PartEnded, Supervisor
+from streaming.configuration_file import without_configuration
 from streaming.durations import seconds_of
 from streaming.resources import conf_path
 from streaming.runtime.java import find_java
@@ -64,10 +66,12 @@ def demo(
     simulate = ["--simulate", scenario, "--speed", str(speed), "--seed", str(seed)]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the demo like Ctrl-C
     try:
-        with Parts(logs=location.logs) as parts:
+        with parts_of(location, simulate) as parts:
             running = DemoRun(console, parts, location)
-            reader = running.start(simulate)
+            reader = running.start()
             progress, metrics = running.watch(reader, seconds, f"scenario {scenario}, speed {speed:g}")
+    except PartEnded as error:
+        raise PartEnded(f"{error} (all of it is in {location.logs})", error.log) from None
     except KeyboardInterrupt:
         console.print(Text("stopped; nothing is left running"))
         raise typer.Exit(130) from None
@@ -78,21 +82,40 @@ def demo(
         raise PipelineIncomplete(f"the demo ran, but {lack}; see the logs in {location.logs}")
 
 
+def parts_of(location: DemoLocation, simulate: list[str]) -> Supervisor:
+    """Return the parts of a demo, that of Spark first, as it takes longest; what they print goes into its folder."""
+    location.bus.mkdir(exist_ok=True)
+    location.logs.mkdir(exist_ok=True)
+    tables = ["--tables", f"{location.tables}"]
+    job = ["--bus", f"{location.bus}", *tables, "--checkpoint", f"{location.checkpoint}", "--listen", ""]
+    commands = {
+        "job": job,
+        "collect": [*simulate, "--bus", f"{location.bus}", "--listen", ""],
+        "export": [*tables, "--web.listen-address", location.address],
+    }
+
+    def into_log(name: str, line: str) -> None:
+        with (location.logs / f"{name}.log").open("a", encoding="utf-8") as log:
+            log.write(f"{line}\n")
+
+    environment = without_configuration(os.environ)
+    return Supervisor(commands, into_log, lambda _: None, restarts=False, environment=environment)
+
+
 @dataclass(frozen=True, slots=True)
 class DemoRun:
     """One run of the demo: the console, the child processes, the folder and port."""
 
     console: Terminal
-    parts: Parts
+    parts: Supervisor
     location: DemoLocation
 
-    def start(self, simulate: list[str]) -> TablesReader:
-        """Start all parts at once, as each waits for its input, and wait for them; return a reader of the tables."""
+    def start(self) -> TablesReader:
+        """Wait for all parts, of which each waits for its input; return a reader of the tables."""
         stages, parts, location = StartStages(self.console), self.parts, self.location
         with stages.stage("finding Java") as stage:
             java = find_java()
             stage.label = f"Java {java.version} ({java.origin})"
-        self._start_parts(simulate)
         with stages.stage("simulated Kafka cluster"):
             wait_until(lambda: any(location.bus.rglob("*.log")), "the simulated cluster", parts, START_SECONDS)
         with stages.stage("Spark"):
@@ -103,20 +126,6 @@ class DemoRun:
         with stages.stage(f"exporter at {location.page_url}"):
             wait_until(location.metrics, "the exporter", parts, START_SECONDS)
         return reader
-
-    def _start_parts(self, simulate: list[str]) -> None:
-        """Start every part; that of Spark first, as it takes longest."""
-        location = self.location
-        folders = {
-            "--bus": location.bus,
-            "--tables": location.tables,
-            "--checkpoint": location.checkpoint,
-            "--listen": "",
-        }
-        location.bus.mkdir(exist_ok=True)
-        self.parts.start("job", *(word for option in folders.items() for word in map(str, option)))
-        self.parts.start("collect", *simulate, "--bus", f"{location.bus}", "--listen", "")
-        self.parts.start("export", "--tables", f"{location.tables}", "--web.listen-address", location.address)
 
     def watch(self, reader: TablesReader, seconds: float | None, title: str) -> tuple[DemoProgress, str]:
         """Show the live view until the time is over or Ctrl-C; return the progress and the last scrape."""

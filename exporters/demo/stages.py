@@ -14,14 +14,14 @@ from streaming.errors import IsrwatchError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from exporters.demo.parts import Parts
+    from exporters.running.supervision import Supervisor
     from streaming.terminal import Terminal
 
 POLL_SECONDS: Final = 0.1
 
 
 class StageFailed(IsrwatchError):
-    """A part runs but does not become ready: the message names the stage and the logs."""
+    """A part runs but does not become ready: the message names the stage."""
 
 
 @dataclass(slots=True)
@@ -48,16 +48,16 @@ class StartStages:
         self.console.print(line, soft_wrap=True)
 
 
-def wait_until(ready: Callable[[], object], what: str, parts: Parts, seconds: float) -> None:
+def wait_until(ready: Callable[[], object], what: str, parts: Supervisor, seconds: float) -> None:
     """Poll until something is ready, while all parts run.
 
     Raises:
-        PartStopped: a part has ended.
-        StageFailed: it took longer than ``seconds``; the message names the logs.
+        PartEnded: a part has ended.
+        StageFailed: it took longer than ``seconds``.
     """
     deadline = time.monotonic() + seconds
     while not ready():
         parts.check()
         if time.monotonic() > deadline:
-            raise StageFailed(f"{what} was not ready after {seconds:.0f} s; see the logs in {parts.logs}")
+            raise StageFailed(f"{what} was not ready after {seconds:.0f} s; see the logs of the parts")
         time.sleep(POLL_SECONDS)

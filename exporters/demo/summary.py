@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import statistics
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -18,6 +14,7 @@ from rich.text import Text
 
 from exporters.answers.event_text import style_of
 from exporters.demo.location import PORT
+from exporters.running.next_steps import print_steps
 from streaming.contracts.columns import WHY
 from streaming.contracts.tables import REPLICATION_EVENTS
 from streaming.errors import IsrwatchError
@@ -25,6 +22,7 @@ from streaming.terminal import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from exporters.demo.live import DemoProgress
     from streaming.terminal import Terminal
@@ -73,19 +71,17 @@ def print_summary(console: Terminal, progress: DemoProgress, tables: Path, page_
         console.print()
         print_wrapped(console, f"latency from event to live view: {latency}")
     console.print(Text(f"tables: {tables}"), soft_wrap=True)
-    # In a venv that is not activated, the shell finds only the full path.
-    command = "isrwatch" if shutil.which("isrwatch") else os.path.relpath(Path(sys.executable).with_name("isrwatch"))
     console.print("\nNext steps:")
     address = urlsplit(page_url)
     listen = "" if address.port == PORT else f" --web.listen-address {address.netloc}"
-    for purpose, arguments in {
+    steps = {
         "what went wrong, who caused it, what to do first": f"incidents --all --tables {tables}",
         "what each broker holds, and whether it may stop": f"brokers --tables {tables}",
         f"serve the pages again at {page_url}": f"export --tables {tables}{listen}",
         "choose another scenario": "demo --help",
         "monitor your own cluster": "run --help",
-    }.items():
-        console.print(Text.assemble(f"  {command} {arguments}", (f"   # {purpose}", "dim")), soft_wrap=True)
+    }
+    print_steps(console, steps)
 
 
 def event_table(counts: Mapping[tuple[str, str], int]) -> Table:

@@ -237,7 +237,7 @@ def _counts(spell: Spell, settings: ConditionSettings) -> bool:
 # Conditions of the monitor itself, and of the sources of a cluster.
 
 JOB_SILENT_SECONDS: Final = 60.0
-"""The job reports every 5 s on every source: one that has not for so long does not run."""
+"""The job reports every 5 s on every source, to a store every 15 s: one that has not for so long does not run."""
 JOB_LATE_SECONDS: Final = 30.0
 """Stale data of a job that has not reported for so long is not the fault of a cluster."""
 LEADER_SAMPLED_SECONDS: Final = 60.0

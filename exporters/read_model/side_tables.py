@@ -42,8 +42,10 @@ from streaming.contracts.tables import (
     SAMPLED_CONDITIONS,
     SOURCE_PROGRESS,
 )
+from streaming.delta.log.followed import FollowedTable
 from streaming.delta.log.queries import columns_of, open_ours, query, quoted, rows_as
 from streaming.delta.log.table_log import BEFORE_FIRST, has_moved
+from streaming.delta.store.place import Url
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
@@ -138,13 +140,15 @@ class SideContent:
         definition: the table.
         read: reads all its rows; returns what takes them over.
         drop: forgets what was taken over, of every cluster.
-        selected: what is read of each row, in SQL; "" is every column.
+        columns: what is read of each row.
+        computed: what else is, in SQL.
     """
 
     definition: Table
     read: Callable[[DeltaTable, pa.Table], Put]
     drop: Put
-    selected: str = ""
+    columns: tuple[str, ...]
+    computed: str = ""
 
 
 def _samples(definition: Table, row: type[Any]) -> SideContent:
@@ -154,7 +158,7 @@ def _samples(definition: Table, row: type[Any]) -> SideContent:
         definition,
         lambda _, rows: read_rows(rows, definition.name, row),
         lambda draft: drop_rows(draft, definition.name),
-        quoted(name for name in columns if name in definition.column_names()),
+        tuple(dict.fromkeys(name for name in columns if name in definition.column_names())),
     )
 
 
@@ -173,7 +177,7 @@ def _read_incidents(table: DeltaTable, rows: pa.Table) -> Put:
 
 SIDE_CONTENTS: Final = (
     SideContent(
-        sample_tables.REPLICA_OFFSETS, lambda _, rows: read_offsets(rows), drop_offsets, quoted(OFFSETS_COLUMNS)
+        sample_tables.REPLICA_OFFSETS, lambda _, rows: read_offsets(rows), drop_offsets, tuple(OFFSETS_COLUMNS)
     ),
     _samples(sample_tables.GROUPS, sampled.GroupRow),
     _samples(sample_tables.GROUP_OFFSETS, GroupOffsetsRow),
@@ -186,14 +190,12 @@ SIDE_CONTENTS: Final = (
     _samples(sample_tables.BROKER_SPEED, sampled.BrokerSpeedRow),
     _samples(sample_tables.BROKER_METRICS, sampled.BrokerMetric),
     _samples(sample_tables.ISR_RECONCILIATION, sampled.IsrReconciliationRow),
-    SideContent(SOURCE_PROGRESS, _few(put_progress), drop_lags),
-    SideContent(CLUSTER_STATE_TABLE, _few(put_times), drop_times, quoted(TIMES_COLUMNS)),
-    SideContent(BROKER_STATE_TABLE, _few(put_advice), drop_advice, quoted(ADVICE_COLUMNS)),
-    SideContent(CONDITIONS, _few(put_conditions), keep_conditions, quoted(Spell._fields)),
-    SideContent(
-        SAMPLED_CONDITIONS, _few(put_sampled_conditions), keep_sampled_conditions, quoted(SampledSpell._fields)
-    ),
-    SideContent(INCIDENTS, _read_incidents, drop_incidents, f"{quoted(INCIDENT_COLUMNS)}, {IS_OVER_SELECTED}"),
+    SideContent(SOURCE_PROGRESS, _few(put_progress), drop_lags, tuple(SOURCE_PROGRESS.column_names())),
+    SideContent(CLUSTER_STATE_TABLE, _few(put_times), drop_times, TIMES_COLUMNS),
+    SideContent(BROKER_STATE_TABLE, _few(put_advice), drop_advice, ADVICE_COLUMNS),
+    SideContent(CONDITIONS, _few(put_conditions), keep_conditions, Spell._fields),
+    SideContent(SAMPLED_CONDITIONS, _few(put_sampled_conditions), keep_sampled_conditions, SampledSpell._fields),
+    SideContent(INCIDENTS, _read_incidents, drop_incidents, INCIDENT_COLUMNS, f", {IS_OVER_SELECTED}"),
 )
 
 
@@ -255,6 +257,7 @@ class SideTable:
     def forget(self) -> None:
         """Read it again at the next look."""
         self._version = BEFORE_FIRST
+        self._followed: FollowedTable | None = None
         self._not_before = 0.0
 
     def look(self) -> None:
@@ -277,6 +280,9 @@ class SideTable:
                 # What could not be read is gone, and nothing was ever taken over.
                 self._read_last.append(_Reading(self._content.drop, None, 0.0))
 
+    def _newest_announced(self) -> int | None:
+        return None if self._announced is None else self._announced.newest(self._content.definition.name)
+
     def _is_worth_a_look(self) -> bool:
         name, announced = self._content.definition.name, self._announced
         return announced is None or announced.is_worth_a_look(name, self._version)
@@ -295,18 +301,37 @@ class SideTable:
 
     def _read(self) -> Put | None:
         """Read the rows of another version; return what takes them over, None if there is none."""
+        if isinstance(self._path, Url) and not self._content.computed:
+            return self._read_followed()
         if not has_moved(self._path, self._version) and not (self._was_there and self._version == BEFORE_FIRST):
             return None
         table = open_ours(self._path.parent, self._content.definition)
         if table is None:
-            if self._was_there:
-                raise IsrwatchError(f"the table {self._path} is gone; bring back the whole folder of the tables")
+            self._check_never_there()
             return None
-        selected = self._content.selected or quoted(self._content.definition.column_names())
+        selected = quoted(self._content.columns) + self._content.computed
         rows = query(table, f"SELECT {selected} FROM rows")  # noqa: S608 - names of our own columns
         put = self._content.read(table, rows)
         self._version, self._was_there = table.version(), True
         return put
+
+    def _read_followed(self) -> Put | None:
+        """Do the same in a store, where opening a table takes a dozen requests."""
+        if self._followed is None:
+            self._followed = FollowedTable.opened(self._path.parent, self._content.definition)
+            if self._followed is None:
+                self._check_never_there()
+                return None
+        elif not self._followed.follow(self._newest_announced()):
+            return None
+        rows = self._followed.rows(self._content.columns)
+        put = self._content.read(self._followed.table, rows)
+        self._version, self._was_there = self._followed.version, True
+        return put
+
+    def _check_never_there(self) -> None:
+        if self._was_there:
+            raise IsrwatchError(f"the table {self._path} is gone; bring back the whole folder of the tables")
 
     def _failed(self, error: Exception, began: float) -> _Reading:
         """Read it again, after a rest; return what drops what was taken over before."""

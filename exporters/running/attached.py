@@ -1,43 +1,54 @@
 """Runs one ``isrwatch`` command as a child process of another one, which it does not outlive.
 
-    python -m exporters.running.attached PARENT COMMAND [ARGUMENTS]...
+    python -m exporters.running.attached COMMAND [ARGUMENTS]...
 
-Even a parent that is killed leaves no process behind: Linux signals the child when its parent dies (``prctl(2)``,
-PR_SET_PDEATHSIG). On other systems the child runs until its parent stops it.
+The parent holds the other end of its standard input and writes nothing into it. So even a parent that is killed leaves
+no process behind: its end of the pipe closes, and the child stops, or is killed with all that it has started.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PR_SET_PDEATHSIG: Final = 1
+GRACE_SECONDS: Final = 30.0
+"""Time that a process gets to end by itself, as the job ends its batch first."""
 
 
 def command_line(name: str, arguments: Sequence[str]) -> list[str]:
     """Return the command line of ``isrwatch NAME ARGUMENTS`` as a child of this process, by this interpreter."""
-    return [sys.executable, "-m", "exporters.running.attached", str(os.getpid()), name, *arguments]
+    return [sys.executable, "-m", "exporters.running.attached", name, *arguments]
 
 
-def attach(parent: int) -> None:
-    """Request SIGTERM for when the parent process dies; exit at once if it is dead already."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it died between the start of this process and the call above
-        sys.exit(1)
+def end_with_parent(grace_seconds: float = GRACE_SECONDS) -> None:
+    """Let this process end once the parent process has closed its end of standard input, or is dead."""
+    pipe = os.dup(0)  # which no child of this process inherits
+    with open(os.devnull) as nothing:  # noqa: PTH123 - a device
+        os.dup2(nothing.fileno(), 0)
+    threading.Thread(target=_watch, args=(pipe, grace_seconds), name="parent", daemon=True).start()
+
+
+def _watch(pipe: int, grace_seconds: float) -> None:
+    while os.read(pipe, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(grace_seconds)
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
     """Attach to the parent process, then run the command."""
-    _, parent, *arguments = sys.argv
-    attach(int(parent))
-    sys.argv = ["isrwatch", *arguments]
+    end_with_parent()
+    sys.argv = ["isrwatch", *sys.argv[1:]]
     from streaming import commands
 
     commands.main()

@@ -7,16 +7,20 @@ as a variable of the environment that overrides the configuration, so there is o
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
+from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 from rich.text import Text
 
+from exporters.answers import links
 from exporters.read_model.reader import TablesReader
+from exporters.running.liveness import local_url
+from exporters.running.next_steps import print_steps
 from exporters.running.supervision import Supervisor
 from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.cluster_options import ClusterOption
@@ -29,10 +33,12 @@ from streaming.runtime.java import find_java
 from streaming.terminal import Terminal, print_wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from streaming.delta.store.place import Place
     from streaming.settings import Settings
+
+T = TypeVar("T")
 
 SECONDS_BETWEEN_CHECKS: Final = 0.2
 SECONDS_UNTIL_A_HINT: Final = 90.0
@@ -80,11 +86,11 @@ def run(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends it like Ctrl-C
     commands = {"collect": [] if cluster is None else ["--cluster", cluster], "job": [], "export": []}
     try:
-        with Supervisor(commands, pass_on, warn) as parts:
-            if print_findings_of(every):
+        with Supervisor(commands, pass_on, warn, alive=alive_urls(settings)) as parts:
+            if watched(lambda: print_findings_of(every), parts):
                 warn("it runs all the same, and reads what it can; isrwatch doctor checks again")
-            _wait(parts, tables)
-            print_next_steps(settings, tables)
+            watched(lambda: _wait(tables), parts)
+            print_next_steps(every, tables)
             while True:
                 parts.check()
                 time.sleep(SECONDS_BETWEEN_CHECKS)
@@ -129,6 +135,33 @@ def _check_servers(every: list[Settings]) -> None:
         raise ConfigurationError("which cluster? Name a broker of it: isrwatch run --bootstrap-servers broker-1:9092")
 
 
+def alive_urls(settings: Settings) -> dict[str, str]:
+    """Return the URL at which each part says that it hangs; "" for a part that listens nowhere."""
+    collect, job, export = settings.collect, settings.job, settings.export
+    return {
+        "collect": local_url(collect.listen, collect.web_config_file, "/-/alive"),
+        "job": local_url(job.listen, job.web_config_file, "/-/alive"),
+        "export": local_url(export.listen, export.web_config_file, "/-/healthy"),
+    }
+
+
+def watched(work: Callable[[], T], parts: Supervisor) -> T:
+    """Do work that may wait for a cluster, in a thread, and watch the parts meanwhile; raises what it raises."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised below
+            outcome.set_exception(error)
+
+    Thread(target=run, name="checks", daemon=True).start()
+    while not outcome.done():
+        parts.check()
+        time.sleep(SECONDS_BETWEEN_CHECKS)
+    return outcome.result()
+
+
 def print_findings_of(every: list[Settings]) -> bool:
     """Print what can be read of the clusters, and what cannot, with the fix; return whether there is a problem."""
     has_problem = False
@@ -139,11 +172,10 @@ def print_findings_of(every: list[Settings]) -> bool:
     return has_problem
 
 
-def _wait(parts: Supervisor, tables: Place) -> None:
+def _wait(tables: Place) -> None:
     """Wait until the first report of a cluster is in the tables, and say what to look at if that takes long."""
     reader, hint_at = TablesReader(tables), time.monotonic() + SECONDS_UNTIL_A_HINT
     while not _partitions(reader):
-        parts.check()
         if time.monotonic() > hint_at:
             hint_at = float("inf")
             warn("no report of the cluster is in the tables yet: the lines above say why, or isrwatch doctor does")
@@ -159,29 +191,32 @@ def _partitions(reader: TablesReader) -> bool:
     return any(cluster.known_brokers() for cluster in snapshot.clusters.values())
 
 
-def print_next_steps(settings: Settings, tables: Place) -> None:
-    """Print where the pages are, where the tables are, and what to do next."""
-    console, url = Terminal(stderr=True), page_url(settings)
-    command = "isrwatch" if shutil.which("isrwatch") else "python -m streaming.commands"
-    console.print(Text.assemble("\npages  ", (url, "bold"), f"\ntables {tables}\n"), soft_wrap=True)
-    for purpose, line in {
-        "what is wrong, what each broker holds, what may be stopped": f"{command} state --server {url}",
-        "alerts and boards; let Prometheus scrape " + url + "metrics": f"{command} dashboards render --help",
-    }.items():
-        console.print(Text.assemble(f"  {line}", (f"   # {purpose}", "dim")), soft_wrap=True)
+def print_next_steps(every: list[Settings], tables: Place) -> None:
+    """Print which pages there are, where the tables are, and what to do next."""
+    console, url = Terminal(stderr=True), page_url(every[0])
+    pages = {links.FLEET: "all clusters, the worst first"}
+    pages |= {links.cluster(each.cluster.name): "its brokers, topics and groups" for each in every}
+    pages |= {links.INCIDENTS: "what happened, who caused it, what to do first", links.RUNBOOK: "each alert"}
+    console.print()
+    for path, content in pages.items():
+        address = (url + path.removeprefix("/"), "bold")
+        console.print(Text.assemble("page    ", address, (f"   # {content}", "dim")), soft_wrap=True)
+    console.print(Text(f"tables  {tables}\n"), soft_wrap=True)
+    steps = {
+        "what is wrong, what each broker holds, what may be stopped": f"state --server {url}",
+        f"alerts and boards; let Prometheus scrape {url}metrics": "dashboards render --help",
+    }
+    print_steps(console, steps)
     console.print()
 
 
 def page_url(settings: Settings) -> str:
     """Return the address of the first page, for a browser of this machine unless ``export.url`` names another one."""
-    if settings.export.url:
-        return settings.export.url.rstrip("/") + "/"
-    host, _, port = settings.export.listen.split(",")[0].strip().rpartition(":")
-    shown = "127.0.0.1" if host in {"", "0.0.0.0", "[::]"} else host  # noqa: S104 - an address that is shown
-    return f"{'https' if settings.export.web_config_file else 'http'}://{shown}:{port}/"
+    export = settings.export
+    return export.url.rstrip("/") + "/" if export.url else local_url(export.listen, export.web_config_file, "/")
 
 
-def pass_on(line: str) -> None:
+def pass_on(_name: str, line: str) -> None:
     """Print a line of a part as it is; on a terminal not the rows of batches, which are for programs."""
     console = Terminal(stderr=True)
     if not (console.is_terminal and BATCH_ROW in line):

@@ -65,10 +65,10 @@ def health(  # noqa: PLR0913 - one parameter per option
     tables: TablesOption = None,
     config_file: ConfigOption = None,
 ) -> None:
-    """Show whether the clusters are healthy, and every reason why not, with the age of the data it rests on.
+    """Show whether the clusters are healthy, every reason why not, and the age of the data.
 
     Exit code: 0 healthy, 1 unhealthy, 2 a wrong option or configuration, 3 unknown, as with stale data. With --wait
-    this is a gate for rolling restarts: only data from after its start count.
+    this is a gate for rolling restarts: data from before its start does not count.
 
     Example: isrwatch health --wait 10m && echo next broker
     """

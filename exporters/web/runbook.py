@@ -1,7 +1,7 @@
 """The runbook by alert: its sections, the names that a section is filled in with, and the link that an alert carries.
 
-The text is Markdown. Tables at its end say which section is that of an alert that shares one, or of a class of
-incidents.
+The text is Markdown. The catalogue says which section an alert shares; a table at the end of the text, which section
+is that of a class of incidents.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from streaming.contracts.alerts import ALERTS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -26,7 +28,7 @@ CONFIGURED: Final = ("bootstrap_servers", "namespace", "resource", "server")
 PLACEHOLDER: Final = re.compile(r"\{(" + "|".join((*LABELS, *CONFIGURED)) + r")\}")
 _FILE: Final = "runbook.md"
 SETUP: Final = "Before you copy"
-_SHARED: Final = ("Alerts that share a section", "Incidents")
+_CLASSES: Final = "Incidents"
 _HEADING: Final = re.compile(r"^## ", re.MULTILINE)
 _ROW: Final = re.compile(r"^\| ([\w, ]+) \| \[(\w+)\]", re.MULTILINE)
 _MEANING: Final = re.compile(r"\*\*Meaning\.\*\* (.+?\.)(?=\s|$)", re.DOTALL)
@@ -58,8 +60,9 @@ class Runbook:
     def of(text: str) -> Runbook:
         """Return the runbook of a file."""
         sections = _sections(text)
-        rows = _ROW.findall("\n".join(sections.pop(name, "") for name in _SHARED))
-        shared = {name: section for names, section in rows for name in names.split(", ")}
+        shared = {name: alert.section for name, alert in ALERTS.items() if name != alert.section}
+        for classes, section in _ROW.findall(sections.pop(_CLASSES, "")):
+            shared |= dict.fromkeys(classes.split(", "), section)
         return Runbook(setup=sections.pop(SETUP, ""), sections=sections, shared=shared)
 
     def nearest(self, name: str) -> str:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 WebConfigFile = Annotated[
-    str | None, typer.Option("--web.config.file", help="TLS and logins of it; default: collect.web_config_file.")
+    str | None, typer.Option("--web.config.file", help="TLS and logins for --listen; default: collect.web_config_file.")
 ]
 
 

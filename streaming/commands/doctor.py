@@ -46,7 +46,7 @@ def doctor(
     It says whether the metadata log would be read or the brokers polled, and what is lost by polling them.
 
     Every finding is one sentence, with the fix. It changes nothing, and prints no password. The exit code is 1 if there
-    is a problem; a warning is none.
+    is a problem; warnings do not count.
 
     Examples:
     isrwatch doctor --config isrwatch.toml

@@ -103,6 +103,12 @@ def _for_java(settings: KafkaBusSettings) -> Iterator[Said]:
     java_properties(settings)
     missing = jars.missing(jars.groups()[jars.SPARK_KAFKA].jars)
     if missing:
-        yield Status.WARNING, f"{len(missing)} jars of Spark's connector are not here: isrwatch jars fetch spark-kafka"
+        yield (
+            Status.WARNING,
+            (
+                f"{len(missing)} jars of Spark's connector are not here: pip install 'isrwatch[kafka-bus]', "
+                "or isrwatch jars fetch spark-kafka"
+            ),
+        )
     else:
         yield Status.OK, "the jars of Spark's connector to Kafka are here"

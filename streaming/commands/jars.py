@@ -38,13 +38,13 @@ app = typer.Typer(no_args_is_help=False, add_completion=False, context_settings=
 
 @app.callback(invoke_without_command=True)
 def show(context: typer.Context) -> None:
-    """Show the jars of Spark and the sandbox, and which of them are cached."""
+    """Show the jars of Spark and the sandbox, and which of them are here."""
     if context.invoked_subcommand is not None:
         return
-    table = Table("group", "coordinate", "kB", "cached")
+    table = Table("group", "coordinate", "kB", "here")
     for name, group in jars.groups().items():
         for jar, checksum in sorted(group.jars.items()):
-            path = jars.jars_folder() / jar.path
+            path = jars.path_of(jar, checksum)
             size = f"{path.stat().st_size // 1024:,}" if path.exists() else ""
             state = "yes" if jars.intact(jar, checksum) else "damaged" if path.exists() else "no"
             table.add_row(name, Text(str(jar)), size, state)  # as markup ":one:" would be an emoji

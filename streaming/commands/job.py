@@ -36,7 +36,7 @@ SEVERAL_TASKS: Final = (
     "from the tables each time: set spark.executor.cores=1 (--executor-cores 1), and take more executors"
 )
 WebConfigFile = Annotated[
-    str | None, typer.Option("--web.config.file", help="TLS and logins of it; default: job.web_config_file.")
+    str | None, typer.Option("--web.config.file", help="TLS and logins for --listen; default: job.web_config_file.")
 ]
 
 
@@ -77,7 +77,7 @@ def job(
 
     One query in a job of its own: isrwatch job --query replication --listen 127.0.0.1:9311
 
-    With spark-submit, which without this configuration of its log writes some 50 lines a second: spark-submit
+    With spark-submit; conf/log4j2.properties keeps its log short: spark-submit
     --driver-java-options -Dlog4j2.configurationFile=conf/log4j2.properties --driver-memory 4g deploy/spark/main.py
     --config isrwatch.toml
     """
@@ -193,7 +193,7 @@ def _say_started(application: Application, places: JobLocations) -> None:
     if places.kafka is not None:
         say(f"reading the bus {places.kafka.settings.bootstrap_servers}")
     elif not places.reader().logs(Channel.REPLICATION):
-        say(f"nothing was published to the bus {places.bus} yet: waiting for isrwatch collect, which must name it, too")
+        say(f"nothing was published to the bus {places.bus} yet: waiting for isrwatch collect with this bus.directory")
 
 
 def connector_jars() -> tuple[Path, ...]:

@@ -48,14 +48,13 @@ _For = Annotated[
 ]
 _Why = Annotated[str | None, typer.Option(help="The reason, shown with the events; required for a new announcement.")]
 _Extend = Annotated[bool, typer.Option("--extend", help="Extend announced work.")]
-_End = Annotated[bool, typer.Option("--end", help="End it early.")]
+_End = Annotated[bool, typer.Option("--end", help="End announced work early.")]
 _IfSafe = Annotated[
     bool,
     typer.Option(
         "--if-safe",
-        help="Announce and run nothing (exit code 75) unless these brokers, each and all at once, are known to be safe "
-        "to stop; waits for up to a minute for what is announced of others, and is over, to be seen so. Without it the "
-        "command runs.",
+        help="Announce and run nothing, and exit with 75, unless these brokers are known to be safe to stop, all at "
+        "once. Waits up to a minute while work on other brokers ends.",
     ),
 ]
 _Cluster = Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")]
@@ -80,19 +79,19 @@ def maintenance(
 ) -> None:
     """Announce planned work on brokers; without --broker, list what is announced.
 
-    While it lasts, what these brokers explain is planned: they may stop, leave ISRs and come back. Nothing else is:
-    offline partitions, unclean elections, lost records and other brokers are reported as ever. If a broker is not back
-    when the time is over, its work overran, and what it explains is not planned any more.
+    While it lasts, what these brokers explain is planned: they may stop, leave ISRs and come back. Everything else is
+    reported as always: other brokers, unclean elections, lost records. If a broker is not back when the time is over,
+    its work has overrun and is no longer planned.
 
-    Announce it first: what happened before is not planned. A line says why a broker is not safe to stop now; the
-    command runs all the same, unless --if-safe is given.
+    Announce work before it begins: earlier changes are not planned. If a broker is not safe to stop, a line says why,
+    and the command runs anyway, unless --if-safe is given.
 
-    Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"; --broker 3 --end ends it early.
+    Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"
 
     Better, because it ends when the work does: isrwatch maintenance --broker 3 --why upgrade -- ./restart-broker 3
 
     The lease of a command is renewed while it runs, holds for a minute more, and lapses when this machine crashes. The
-    exit code is that of the command. It works on every machine that shares the bus folder.
+    exit code is that of the command. Run it on a machine that has the bus folder.
     """
     from streaming.commands.maintenance_advice import chosen_brokers, chosen_cluster, watched_clusters
 

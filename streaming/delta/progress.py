@@ -33,23 +33,40 @@ _SCHEMA: Final = arrow_schema(SOURCE_PROGRESS)
 class ProgressTable:
     """The rows of one channel."""
 
-    def __init__(self, directory: Place, channel: Channel, policy: RetentionPolicy = KEEP_ALL) -> None:
-        """Open the table; ``TableRefused`` if it is not ours, or newer than this program."""
-        self._channel, self._writer = channel, Writer.opened(directory, SOURCE_PROGRESS)
-        self._maintenance = Maintenance(self._writer, policy)
+    def __init__(
+        self,
+        directory: Place,
+        channel: Channel,
+        policy: RetentionPolicy = KEEP_ALL,
+        shared: ProgressTable | None = None,
+    ) -> None:
+        """Open the table.
+
+        Args:
+            directory: of the tables.
+            channel: whose rows it writes.
+            policy: how long old files are retained.
+            shared: writes another channel in the same thread: it shares its writer, so none reads what the other wrote.
+
+        Raises:
+            TableRefused: it is not ours, or newer than this program.
+        """
+        self._channel = channel
+        self.writer: Writer = Writer.opened(directory, SOURCE_PROGRESS) if shared is None else shared.writer
+        self.maintenance: Maintenance = Maintenance(self.writer, policy) if shared is None else shared.maintenance
 
     @property
     def as_of_version(self) -> int:
         """The version of ``partition_changes`` up to which the replication channel is computed, -1 for none."""
-        return as_of_version(self._writer)
+        return as_of_version(self.writer)
 
     def sources(self) -> list[SourceState]:
         """Read how far the channel's sources were applied."""
-        return list(states_of(SourceState, select(self._writer.table, SOURCE_PROGRESS, f"channel = '{self._channel}'")))
+        return list(states_of(SourceState, select(self.writer.table, SOURCE_PROGRESS, f"channel = '{self._channel}'")))
 
     def offset(self, name: str) -> int:
         """Return the offset of the bus that was stored under a name, -1 for none."""
-        offset = self._writer.transaction_version(name)
+        offset = self.writer.transaction_version(name)
         return -1 if offset is None else offset
 
     def replace(
@@ -73,16 +90,16 @@ class ProgressTable:
         transactions = {} if as_of_version is None else {PARTITION_CHANGES.name: as_of_version}
         ours = self._own_files()
         try:
-            self._writer.in_turn(
-                lambda: self._writer.exchange([data], ours, {**transactions, **offsets}, is_new_data=True),
+            self.writer.in_turn(
+                lambda: self.writer.exchange([data], ours, {**transactions, **offsets}, is_new_data=True),
                 lambda: self._own_files() == ours,
             )
         except TableRefused:
             raise TableRefused(
-                f"another job writes the channel {self._channel} of {self._writer.path}; stop one of the two"
+                f"another job writes the channel {self._channel} of {self.writer.path}; stop one of the two"
             ) from None
-        self._maintenance.after_commit()
+        self.maintenance.after_commit()
 
     def _own_files(self) -> set[str]:
-        files = self._writer.files().values()
+        files = self.writer.files().values()
         return {file.path for file in files if file.partition["channel"] == self._channel}

@@ -117,6 +117,8 @@ class ChangesRun:
 
     def _apply_next(self) -> bool:
         """Apply the next versions; return whether there may be more."""
+        if self._reader.rests():
+            return False
         began, before = time.perf_counter(), self._reader.version
         added = self._reader.poll(before + VERSIONS_PER_BATCH)
         seconds = time.perf_counter() - began

@@ -20,6 +20,7 @@ from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import TABLES
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.progress import ProgressTable
+from streaming.delta.store.place import Url
 from streaming.jobs.batch_rows import BatchRows
 from streaming.jobs.queries import MICROS, now
 from streaming.jobs.spark_errors import sentence_of
@@ -164,6 +165,8 @@ class _CurrentState(Collector):
 
 
 SECONDS: Final = 5.0
+SECONDS_IN_STORES: Final = 15.0
+"""Seconds between two writes to a store; the job's own metrics are measured each ``SECONDS``."""
 NOT_MEASURED: Final = "how much of the bus is not applied yet was not measured since the start"
 _log: Final = logging.getLogger(__name__)
 
@@ -194,11 +197,13 @@ class Reporter(threading.Thread):
         self, queries: Sequence[SupervisedQuery], places: JobLocations, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(name="reporter", daemon=True)
-        self._tables = {
-            query.name: ProgressTable(places.tables, query.definition.channel, places.retention)
-            for query in queries
-            if query.definition.channel is not None
-        }
+        self._tables: dict[str, ProgressTable] = {}
+        for query in queries:
+            if (channel := query.definition.channel) is not None:
+                shared = next(iter(self._tables.values()), None)
+                self._tables[query.name] = ProgressTable(places.tables, channel, places.retention, shared)
+        self._rests = SECONDS_IN_STORES - SECONDS / 2 if isinstance(places.tables, Url) else 0.0
+        self._write_at = 0.0
         self._queries = [query for query in queries if query.name in self._tables]
         self._has_rows: dict[str, bool] = {}
         self._bus = places.reader()
@@ -214,6 +219,7 @@ class Reporter(threading.Thread):
         """Report periodically, and once more at the end."""
         while not self._stopped.wait(SECONDS):
             self.report()
+        self._write_at = 0.0
         self.report()
 
     def stop(self) -> None:
@@ -274,9 +280,12 @@ class Reporter(threading.Thread):
     def report(self) -> None:
         """Measure and write once. A failure is logged and retried with the next report."""
         lags: dict[tuple[Channel, str], LogLag] = {}
+        writes = self._clock() >= self._write_at
+        if writes:
+            self._write_at = self._clock() + self._rests
         for query in self._queries:
             try:
-                lags |= self._report(query)
+                lags |= self._report(query, writes=writes)
             except Exception as error:  # noqa: BLE001 - one failed report must not end the thread
                 _log.warning("the progress of the query %s was not written: %s", query.name, sentence_of(error))
         ours = [query.definition.channel for query in self._queries if not query.is_superseded]
@@ -284,7 +293,7 @@ class Reporter(threading.Thread):
         self.lags = lags
         self._note(lags)
 
-    def _report(self, query: SupervisedQuery) -> dict[tuple[Channel, str], LogLag]:
+    def _report(self, query: SupervisedQuery, *, writes: bool) -> dict[tuple[Channel, str], LogLag]:
         channel, progress = query.definition.channel, query.progress
         if channel is None or progress is None or query.is_superseded:
             return {}  # another job applies the channel now, and reports its own progress
@@ -296,7 +305,7 @@ class Reporter(threading.Thread):
             for source in self._bus.logs(channel)
         }
         rows = [(state, _source_lag(query, lags.get(state.source))) for state in states]
-        if rows or self._has_rows.get(query.name, True):
+        if writes and (rows or self._has_rows.get(query.name, True)):
             self._tables[query.name].replace(rows, version, offsets)
             self._has_rows[query.name] = bool(rows)
         return {(channel, source): lag for source, lag in lags.items()}

@@ -1,10 +1,14 @@
-"""The cached jars: downloaded once and verified by SHA-256. The entry point for other packages."""
+"""The jars: those of an installed package of jars, else downloaded once into the cache; all verified by SHA-256.
+
+The entry point for other packages.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import tempfile
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +26,8 @@ DELTA: Final = "delta"
 SANDBOX: Final = "sandbox"
 JMX_AGENT: Final = "jmx-agent"
 SPARK_KAFKA: Final = "spark-kafka"
+PACKAGE: Final = "isrwatch_kafka_jars"
+"""Package with the jars of ``SPARK_KAFKA``, laid out as the cache: ``pip install 'isrwatch[kafka-bus]'``."""
 
 
 def _silent(_: str) -> None:
@@ -29,8 +35,18 @@ def _silent(_: str) -> None:
 
 
 def jars_folder() -> Path:
-    """Return the folder of the jars."""
+    """Return the folder of the jars that were downloaded."""
     return cache_folder() / "jars"
+
+
+def path_of(jar: Coordinate, checksum: str) -> Path:
+    """Return the path of a jar: in the package of jars, if one with this checksum is installed, else in the cache."""
+    spec = find_spec(PACKAGE)
+    for folder in () if spec is None else spec.submodule_search_locations or ():
+        packaged = Path(folder, jar.path)
+        if packaged.exists() and sha256(packaged) == checksum:
+            return packaged
+    return jars_folder() / jar.path
 
 
 def groups() -> dict[str, Group]:
@@ -56,17 +72,17 @@ def jar_paths(*names: str, progress: Callable[[str], None] = _silent) -> tuple[P
     if missing(jars):
         with exclusive(jars_folder()):
             install(missing(jars), progress)  # again: another process may have installed them before the lock was free
-    return tuple(jars_folder() / jar.path for jar in jars)
+    return tuple(path_of(jar, checksum) for jar, checksum in jars.items())
 
 
 def missing(jars: Mapping[Coordinate, str]) -> dict[Coordinate, str]:
-    """Return the jars that are not cached yet."""
-    return {jar: checksum for jar, checksum in jars.items() if not (jars_folder() / jar.path).exists()}
+    """Return the jars that are neither installed nor cached yet."""
+    return {jar: checksum for jar, checksum in jars.items() if not path_of(jar, checksum).exists()}
 
 
 def intact(jar: Coordinate, checksum: str) -> bool:
-    """Return whether the cached jar has the checksum of the lock file."""
-    path = jars_folder() / jar.path
+    """Return whether the jar is here, with the checksum of the lock file."""
+    path = path_of(jar, checksum)
     return path.exists() and sha256(path) == checksum
 
 

@@ -33,6 +33,7 @@ from streaming.sources.append_times import AppendTimes
 from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.protocol.tls import SUPPORTED, VERIFICATION, Tls
 from streaming.sources.source import Timer, monotonic
+from streaming.stored_text import as_of_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -311,7 +312,7 @@ def _body(url: str, timeout_seconds: float, client: MetricsClient) -> str:
     # Brokers are on the internal network, so the proxy of the environment is not used.
     tls = [HTTPSHandler(context=client.tls.context())] if urlsplit(url).scheme == "https" else []
     opener = build_opener(ProxyHandler({}), *tls)
-    with opener.open(_request(url, client.login), timeout=timeout_seconds) as response:
+    with opener.open(_request(url, as_of_now(client.login)), timeout=timeout_seconds) as response:
         while part := response.read1(_CHUNK_BYTES):
             parts.append(part)
             if time.monotonic() > until or sum(map(len, parts)) > _MAX_BODY_BYTES:

@@ -1,4 +1,4 @@
-"""The permissions of isrwatch's user: what each gives, what is missing without it, and the command that grants it.
+"""The permissions of isrwatch's user: what is asked with each, what is missing without it, and the command for it.
 
 The one definition of them: the sources and ``isrwatch doctor`` say these sentences, docs/permissions.md is this table,
 and tests/sources/test_permissions_real.py takes each away from a real cluster. The operations are those of Kafka's
@@ -33,7 +33,6 @@ class Permission:
         on: the resource, in words.
         option: the resource, as an option of ``kafka-acls``.
         requests: what is asked with it.
-        gives: what isrwatch learns by it.
         without: what is missing without it; the end of a sentence.
     """
 
@@ -41,7 +40,6 @@ class Permission:
     on: str
     option: tuple[str, ...]
     requests: str
-    gives: str
     without: str
 
 
@@ -54,7 +52,6 @@ CLUSTER_ACTION: Final = Permission(
     on="the cluster",
     option=_CLUSTER,
     requests="Fetch and FetchSnapshot of `__cluster_metadata`, at the controllers",
-    gives="the metadata log: every change of a partition or broker, in order, with its proven cause",
     without='the metadata log cannot be read (collect.primary_source = "poll" does without)',
 )
 DESCRIBE_CLUSTER: Final = Permission(
@@ -62,36 +59,31 @@ DESCRIBE_CLUSTER: Final = Permission(
     on="the cluster",
     option=_CLUSTER,
     requests="DescribeQuorum, ListPartitionReassignments, DescribeLogDirs",
-    gives="where the controllers are, the voters of the quorum, the reassignments in progress while brokers are "
-    "polled, log directories and sizes",
-    without="no broker says where the controllers are, who votes in their quorum, what is being reassigned, and how "
-    "full its log directories are",
+    without="the controllers' addresses, the voters of their quorum, reassignments and log directories are unknown",
 )
 DESCRIBE_BROKER_CONFIGS: Final = Permission(
     operation="DescribeConfigs",
     on="the cluster",
     option=_CLUSTER,
     requests="DescribeConfigs of a broker, and of a controller",
-    gives="throttles, and by which times incidents and causes are judged: `replica.lag.time.max.ms` and "
-    "`broker.session.timeout.ms`; before Kafka 4.4 also which broker answers at an address",
-    without="the defaults of replica.lag.time.max.ms and broker.session.timeout.ms are assumed, throttles are unknown, "
-    "and before Kafka 4.4 it is unknown whether the address of a broker leads to it",
+    without="throttles are unknown, the defaults of replica.lag.time.max.ms and broker.session.timeout.ms are assumed, "
+    "and before Kafka 4.4 it is unknown which broker answers at an address",
 )
 DESCRIBE_TOPICS: Final = Permission(
     operation="Describe",
     on="the topics",
     option=_TOPICS,
     requests="Metadata, DescribeTopicPartitions, ListOffsets (of followers, too), OffsetForLeaderEpoch",
-    gives="the partitions while brokers are polled, and at all times their offsets, of every replica",
-    without="Kafka leaves them out: no offset, no min.insync.replicas of brokers, and in polls not the topic itself",
+    without="Kafka leaves them out: no offsets, no min.insync.replicas that only brokers set, and no sign of them "
+    "while brokers are polled",
 )
 DESCRIBE_TOPIC_CONFIGS: Final = Permission(
     operation="DescribeConfigs",
     on="the topics",
     option=_TOPICS,
     requests="DescribeConfigs of the topics",
-    gives="`min.insync.replicas` and what else durability depends on, as brokers apply it; in polls diskless topics",
-    without="min.insync.replicas is unknown where no record of the metadata log holds it, and so is durability",
+    without="min.insync.replicas is unknown unless the metadata log has it, and so is durability; diskless topics are "
+    "not recognised while brokers are polled",
 )
 DESCRIBE_GROUPS: Final = Permission(
     operation="Describe",
@@ -99,7 +91,6 @@ DESCRIBE_GROUPS: Final = Permission(
     option=("--group", "*"),
     requests="ListGroups, DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe, StreamsGroupDescribe, "
     "OffsetFetch, DescribeShareGroupOffsets",
-    gives="the state, the members and the lag of consumer, share and streams groups",
     without="Kafka leaves groups out, or their members and committed offsets: no lag",
 )
 DESCRIBE_TRANSACTIONAL_IDS: Final = Permission(
@@ -107,15 +98,13 @@ DESCRIBE_TRANSACTIONAL_IDS: Final = Permission(
     on="the transactional ids",
     option=_TRANSACTIONAL_IDS,
     requests="ListTransactions, DescribeTransactions",
-    gives="the open transactions, and those that are open for longer than their timeout",
-    without="Kafka leaves their transactions out, and none is found to hang",
+    without="open transactions are not listed, so none is found to hang",
 )
 READ_TOPICS: Final = Permission(
     operation="Read",
     on="the topics",
     option=_TOPICS,
     requests="DescribeProducers, of partitions whose last stable offset does not move",
-    gives="the producers of transactions that hang: no coordinator will end them",
     without="it is unknown which transaction holds the last stable offset of a partition, and whether it hangs",
 )
 PERMISSIONS: Final = (

@@ -140,6 +140,13 @@ def test_every_command_refuses_tables_where_none_can_lie(words: tuple[str, ...],
     assert left == {"rules.yml"}
 
 
+@pytest.mark.parametrize(("url", "ours"), [("s3a://b/x", "s3"), ("abfs://c@a/x", "abfss"), ("gcs://b/x", "gs")])
+def test_the_scheme_of_another_client_is_refused_with_the_one_of_its_store(url: str, ours: str) -> None:
+    scheme = url.partition(":")[0]
+    with pytest.raises(ConfigurationError, match=rf"begins with {scheme}://: write {ours}:// in its place$"):
+        place_of(url)
+
+
 REGION = (("aws_region", "x"),)
 
 

@@ -1,7 +1,7 @@
 """What each scenario says of alerts is what fires: played in the model, folded, exposed, and evaluated by promtool.
 
 Twenty minutes of the scenario, scraped every fifteen seconds, under the rules of every pack but that of groups. The
-table in docs/scenario_alerts.md is what the long test finds; ``--rewrite-golden`` writes it. Its rows are compared
+table in docs/quality.md is what the long test finds; ``--rewrite-golden`` writes it. Its rows are compared
 with the first eight and a half minutes: what fires first after that does because a scenario is played over and over.
 """
 
@@ -14,6 +14,7 @@ import pytest
 
 from dashboards.alerts import rule_file
 from dashboards.render import as_yaml
+from docs.builder.quality import QUALITY, Section, section_of, write_section
 from exporters.backtest.evaluation import Firing, firings
 from exporters.backtest.rule_files import RuleFile
 from exporters.backtest.series import ScrapedSeries
@@ -28,7 +29,7 @@ from tests.plugins.exposed_play import ExposedPlay
 pytestmark = [pytest.mark.prometheus]
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "scenario_alerts.md"
+PAGE = ROOT / QUALITY
 PACKS = Settings(alerts=AlertsSettings(packs=("hygiene", "slo", "speed", "events")))
 STEP = 15
 WHOLE, SHORT = 20 * 60, 510  # seconds
@@ -74,8 +75,13 @@ def row(name: str, fired: list[Firing]) -> str:
 
 def documented(name: str) -> str:
     """Give the row of a scenario."""
-    found = re.search(rf"^\| `{name}` .*\n", PAGE.read_text(), re.MULTILINE)
+    found = re.search(rf"^\| `{name}` .*\n", documented_rows(), re.MULTILINE)
     return found[0] if found else ""
+
+
+def documented_rows() -> str:
+    """Give the section of the page, with a line end behind each row."""
+    return section_of(PAGE.read_text(), Section.SCENARIOS) + "\n"
 
 
 def up_to(seconds: int, written: str) -> str:
@@ -101,12 +107,12 @@ def test_the_alerts_of_the_table_are_those_that_the_scenario_calls_for(name: str
 def test_the_alerts_that_fire_are_those_of_the_table(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     found = row(name, fired_in(name, WHOLE, tmp_path))
     if request.config.getoption("--rewrite-golden"):
-        text, old = PAGE.read_text(), documented(name)
-        PAGE.write_text(text.replace(old, found) if old else text + found)
+        text, old = documented_rows(), documented(name)
+        write_section(Section.SCENARIOS, text.replace(old, found) if old else text + found)
     else:
         assert found == documented(name)
 
 
 def test_every_scenario_is_in_the_table() -> None:
-    _, _, table = PAGE.read_text().partition(HEADER)
+    _, _, table = documented_rows().partition(HEADER)
     assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == SCENARIOS

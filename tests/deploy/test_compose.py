@@ -1,4 +1,4 @@
-"""The compose file and the Dockerfile, as far as they can be checked without a container engine."""
+"""The compose file, as far as it can be checked without a container engine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.main import get_command
 
+from deploy.images.plan import images
 from streaming.commands import COMMANDS, load
 from streaming.settings import load as load_settings
 
@@ -19,6 +19,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("isrwatch:")]
+VARIANT = {"collector": "slim", "job": "full", "exporter": "slim"}
 LASTING = [name for name, service in SERVICES.items() if service["restart"] != "no"]
 
 
@@ -31,7 +32,7 @@ def mounts(service: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_image_is_pinned_by_its_tag(name: str) -> None:
-    assert re.fullmatch(r"[a-z/]+:v?\d+\.\d+\.\d+", SERVICES[name]["image"])
+    assert re.fullmatch(r"[a-z/]+:v?\d+\.\d+\.\d+(-full)?", SERVICES[name]["image"])
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -47,14 +48,14 @@ def test_no_service_may_gain_privileges_or_carries_a_secret(name: str) -> None:
     assert named == []
 
 
-@pytest.mark.parametrize("name", LASTING)
+@pytest.mark.parametrize("name", [name for name in LASTING if name not in OURS])
 def test_every_lasting_service_tells_whether_it_is_healthy(name: str) -> None:
     check = SERVICES[name]["healthcheck"]
     assert check["test"][0] in {"CMD", "CMD-SHELL"}
     assert {"interval", "timeout", "retries", "start_period"} <= set(check)
 
 
-@pytest.mark.parametrize("name", [*OURS, "prometheus", "alertmanager"])
+@pytest.mark.parametrize("name", ["prometheus", "alertmanager"])
 def test_what_serves_http_is_asked_whether_it_is_alive_and_not_whether_it_has_data(name: str) -> None:
     # Not /-/ready: an exporter waits there for tables, and is not to be restarted for that.
     (address,) = re.findall(r"http://[^'\s]+", " ".join(SERVICES[name]["healthcheck"]["test"]))
@@ -110,7 +111,7 @@ def test_our_commands_and_their_options_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_our_containers_read_a_configuration_that_is_mounted_and_valid(name: str) -> None:
-    path = SERVICES[name]["command"][-1]
+    path = images().configuration
     (source,) = [source for source, target, _ in mounts(SERVICES[name]) if target == path]
     settings = load_settings(DEPLOY / source)
     folders = {settings.bus.directory, settings.tables.directory, settings.job.checkpoint}
@@ -141,35 +142,16 @@ def test_kafka_is_the_version_that_the_sandbox_runs() -> None:
     assert {SERVICES["kafka-1"]["image"]} == {f"apache/kafka:{version}" for version in coordinates}
 
 
-def test_our_image_has_the_version_of_the_project() -> None:
-    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
-    assert {SERVICES[name]["image"] for name in OURS} == {f"isrwatch:{project['version']}"}
+@pytest.mark.parametrize("name", OURS)
+def test_our_containers_have_the_image_that_their_command_needs(name: str) -> None:
+    service = SERVICES[name]
+    assert service["image"] == images().tag(VARIANT[name])
+    assert service["build"] == {"context": "..", "dockerfile": "deploy/docker/Dockerfile", "target": VARIANT[name]}
 
 
-def test_the_image_is_built_from_what_is_there_and_runs_without_root() -> None:
-    (built,) = {str(SERVICES[name]["build"]) for name in OURS}
-    assert built == str({"context": "..", "dockerfile": "deploy/docker/Dockerfile"})
-    steps = re.sub(r"\\\n\s*", "", (DEPLOY / "docker/Dockerfile").read_text()).splitlines()
-    words = [step.split() for step in steps if step and not step.startswith("#")]
-    copied = [source for word, *rest in words if word == "COPY" for source in rest[:-1]]
-    assert [source for source in copied if not (DEPLOY.parent / source).exists()] == []
-    assert {"streaming", "exporters", "dashboards", "conf"} <= set(copied)
-    assert [rest for word, *rest in words if word == "USER"] == [["10001"]]
-    (base,) = [rest for word, *rest in words if word == "FROM"]
-    assert base == ["python:3.11-slim-bookworm"]
-    # Of a uid that the platform has chosen: in group 0, without a name.
-    assert any(
-        "libnss-wrapper" in step and "--group=root --mode=0775 /data /var/cache/isrwatch" in step for step in steps
-    )
-    assert ["ISRWATCH_CACHE=/var/cache/isrwatch"] in [rest for word, *rest in words if word == "ENV"]
-
-
-def test_the_commands_in_the_image_exist() -> None:
-    dockerfile = (DEPLOY / "docker/Dockerfile").read_text()
-    fetched = re.findall(r"^RUN umask 0002 && isrwatch jars fetch (.+)$", dockerfile, flags=re.MULTILINE)
-    lock = tomllib.loads((DEPLOY.parent / "conf/jars.lock").read_text())
-    assert fetched == ["spark-kafka"]
-    assert "spark-kafka" in lock
-    from streaming.commands.jars import app  # noqa: PLC0415 - only this test needs it
-
-    assert "fetch" in get_command(app).commands  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", OURS)
+def test_our_containers_can_write_nothing_but_their_volume_and_tmp(name: str) -> None:
+    service = SERVICES[name]
+    assert (service["read_only"], service["tmpfs"], service["cap_drop"]) == (True, ["/tmp:exec"], ["ALL"])
+    assert [target for source, target, read_only in mounts(service) if not read_only] == ["/data"]
+    assert "healthcheck" not in service, "the image's is asked"

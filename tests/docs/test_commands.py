@@ -120,4 +120,4 @@ def test_every_row_of_the_troubleshooting_says_what_it_means_and_what_to_do() ->
     lines = (line for line in TROUBLE.splitlines() if line.startswith("| ") and not line.startswith("| what you see"))
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert len(rows) > 30
-    assert [row[0] for row in rows if len(row) != 4 or not (row[0] and row[1] and row[3])] == []
+    assert [row[0] for row in rows if len(row) != 3 or not all(row)] == []

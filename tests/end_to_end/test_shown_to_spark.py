@@ -1,6 +1,6 @@
 """A job on a Spark cluster shows itself where a Spark team looks: pages, history server, metrics sink, own listener.
 
-What is set is what deploy/spark/README.md says; what the job itself logs and exposes is not repeated here.
+What is set is what docs/large-form.md says; what the job itself logs and exposes is not repeated here.
 """
 
 from __future__ import annotations

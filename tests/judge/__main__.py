@@ -5,18 +5,18 @@
 --kinds A,B  these faults in every play: one, or two
 --workers N  so many at once (one for each core)
 --resume     goes on where the same command was stopped
---write      writes the tables to docs/judge.md
+--write      writes its section of docs/quality.md
 --play S     plays the seed S alone, with -v its timeline, too
---polled     plays clusters without a readable metadata log, by fault; the page is docs/judge_polled.md
+--polled     plays clusters without a readable metadata log, by fault
 --interval S   reads their metadata each S seconds (5)
 --bare         reads their metadata, and asks nothing else
 --transcripts S  prints everything that was met in the play of the seed S
 --compare S    plays both histories that the incidents of the seed S name, and compares their transcripts
---slow       plays slow brokers, and what only looks like one, instead; the page is docs/judge_slow_brokers.md
---alerts     judges whom the committed alerts wake, instead; the page is docs/judge_alerts.md; with --polled of polled
-             clusters alone, which is printed only
+--slow       plays slow brokers, and what only looks like one, instead
+--alerts     judges whom the committed alerts wake, instead; with --polled of polled clusters alone, which is
+             printed only
 --vmalert    the same, and compares what vmalert makes of each play
---quiet      lives through 30 days of a healthy cluster, instead; the page is docs/judge_quiet.md
+--quiet      lives through 30 days of a healthy cluster, instead
 --days N     so many of them
 
 Results are appended to a file below build/judge/, named by commit and seed. A play costs about two seconds of a core.
@@ -33,9 +33,9 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple
 
+from docs.builder.quality import Section, write_section
 from tests.judge.alert_results import alert_rendered, alerts_heading, alerts_sent, named_rendered, verdict_of
 from tests.judge.alerts import Scrapes, alerted, play_of
 from tests.judge.false_wakers import DRAWERS as WAKERS
@@ -53,16 +53,14 @@ from tests.judge.slow_results import slow_judged, slow_rendered
 from tests.judge.timeline import timeline
 from tests.judge.vmalert import VMALERT, vmalert_rendered
 
-ALERTS_PAGE: Final = CHECKOUT / "docs" / "judge_alerts.md"
 PLAYS: Final = 2_000
-QUIET_PAGE: Final = CHECKOUT / "docs" / "judge_quiet.md"
 
 
 class Kind(NamedTuple):
-    """What is judged of a play: the prefix of the file of results, the page, and how one play and all are judged."""
+    """What is judged of a play: the prefix of the file of results, the section, and how one play and all are judged."""
 
     prefix: str
-    page: Path
+    section: Section
     judged: Callable[..., Result]
     rendered: Callable[[list[Result], Commit, str | None], str]
 
@@ -106,7 +104,7 @@ def main() -> int:
     page = kind.rendered(results, of, given.seed)
     print(page)
     if given.write and kind is not POLLED_ALERTS:
-        kind.page.write_text(page, encoding="utf-8")
+        write_section(kind.section, page)
     failed = [result for result in results if "failed" in result]
     for result in failed[:3]:
         print(f"seed {result['seed']} failed:\n{result['failed']}", file=sys.stderr)
@@ -122,35 +120,25 @@ def _quiet(given: argparse.Namespace) -> int:
     page = quiet_rendered(results, quiet_heading(len(results), of.name[:12], of.date, seed))
     print(page)
     if given.write:
-        QUIET_PAGE.write_text(page, encoding="utf-8")
+        write_section(Section.QUIET, page)
     return any(map(errors, results)) or not is_enough(results)
 
 
 def _page(results: list[Result], of: Commit, seed: str | None) -> str:
     played_ones = [result for result in results if "failed" not in result]
-    heading = f"""# What isrwatch says of incidents, judged
-
-{_played(results, of, seed)} Rendered by
-`make judge ARGS=--write`. A play is one or two random faults on a random cluster of the model, half of them with
-Kafka's defaults. What is right is decided by `tests/judge/truth.toml`, harm by the model (`tests/judge/expected.py`).
-Intervals are Wilson's, 95 %. {_cost(results)}
-"""
+    heading = f"## Incidents, from the metadata log\n\n{_played(results, of, seed)} {_cost(results)}\n"
     return rendered(played_ones, heading)
 
 
 def _slow_page(results: list[Result], of: Commit, seed: str | None) -> str:
-    heading = f"""# Which brokers isrwatch calls slow, judged
-
-{_played(results, of, seed)} Rendered by
-`make judge ARGS="--slow --write"`. {_cost(results)}
-"""
+    heading = f"## Slow brokers\n\n{_played(results, of, seed)} {_cost(results)}\n"
     return slow_rendered([result for result in results if "failed" not in result], heading)
 
 
 def _alerts_page(results: list[Result], of: Commit, seed: str | None) -> str:
     played = [result for result in results if "failed" not in result]
     with_vmalert = any(VMALERT in result for result in played)
-    heading = alerts_heading(_played(results, of, seed), _cost(results), with_vmalert=with_vmalert)
+    heading = alerts_heading(f"{_played(results, of, seed)} {_cost(results)}")
     named = [alerted(seed, (kind,), with_vmalert=with_vmalert) for kind, seed in NAMED.items()]
     sent = alerts_sent([*played, *named])
     more = [*named_rendered(named, sent), "", *fleet_rendered()]
@@ -197,12 +185,12 @@ def _show_alerts(seed: int, kinds: tuple[str, ...], *, is_verbose: bool, is_poll
     return bool(list(verdict.complaints()))
 
 
-POLLED_ALERTS: Final = Kind("alerts-polled-", ALERTS_PAGE, partial(alerted, is_polled=True), _alerts_page)
+POLLED_ALERTS: Final = Kind("alerts-polled-", Section.ALERTS, partial(alerted, is_polled=True), _alerts_page)
 KINDS: Final = {
-    "incidents": Kind("", CHECKOUT / "docs" / "judge.md", judged, _page),
-    "slow": Kind("slow-", CHECKOUT / "docs" / "judge_slow_brokers.md", slow_judged, _slow_page),
-    "alerts": Kind("alerts-", ALERTS_PAGE, alerted, _alerts_page),
-    "vmalert": Kind("vmalert-", ALERTS_PAGE, partial(alerted, with_vmalert=True), _alerts_page),
+    "incidents": Kind("", Section.INCIDENTS, judged, _page),
+    "slow": Kind("slow-", Section.SLOW, slow_judged, _slow_page),
+    "alerts": Kind("alerts-", Section.ALERTS, alerted, _alerts_page),
+    "vmalert": Kind("vmalert-", Section.ALERTS, partial(alerted, with_vmalert=True), _alerts_page),
 }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from docs.builder.quality import folded
 from tests.judge.harm import MAY, MUST, MUST_NOT, REDUNDANCY_LOST, WAKE_WITHIN, Harm, Judged, Span
 from tests.judge.notifications import SPEED, Notification, notified
 from tests.judge.results import share
@@ -166,10 +167,16 @@ def alert_rendered(results: Sequence[Result], sent: Sent, heading: str, more: Se
     of_all = [(result, verdict_of(result, sent.get(_name(result), ()))) for result in results]
     logged = [each for each in of_all if not each[0]["is_polled"]]
     polled = [each for each in of_all if each[0]["is_polled"]]
-    parts = [heading, *_aims(logged), "", *_by_kind(logged), "", *_alerts(logged), "", *more, ""]
+    parts = [heading, *_aims(logged), "", *_by_kind("By fault", logged), "", *_alerts(logged), "", *more, ""]
     unseen = sum("unseen" in result for result, _ in polled)
-    parts += [f"### Polled clusters: {len(polled)} plays", "", *_aims(polled)]
-    parts += [f"| unclean elections that no poll could see, in so many plays | | {unseen} |", "", *_by_kind(polled), ""]
+    parts += [f"### Polled clusters: {len(polled)} plays", ""]
+    parts += [line for line in _aims(polled) if not line.endswith("| none |")]
+    parts += [
+        f"| unclean elections that no poll could see, in so many plays | | {unseen} |",
+        "",
+        *_by_kind("Polled clusters by fault", polled),
+        "",
+    ]
     return "\n".join([*parts, *_wrong(of_all), ""])
 
 
@@ -202,12 +209,9 @@ def _of(verdicts: Sequence[Verdict], holds: Callable[[Verdict], bool]) -> str:
     return f"{sum(map(holds, verdicts))} of {len(verdicts)}"
 
 
-def _by_kind(of: Judgements) -> Iterator[str]:
+def _by_kind(title: str, of: Judgements) -> Iterator[str]:
     """Write a row for each kind of fault; a play with two is in both."""
-    yield "### By what happened; a play with two faults is in two rows"
-    yield ""
-    yield f"| fault | {' | '.join(_COLUMNS)} |"
-    yield "|---|" + "---:|" * len(_COLUMNS)
+    lines = [f"| fault | {' | '.join(_COLUMNS)} |", "|---|" + "---:|" * len(_COLUMNS)]
     for kind in sorted({kind for result, _ in of for kind in result["kinds"]}):
         verdicts = [verdict for result, verdict in of if kind in result["kinds"]]
         must = [each for each in verdicts if each.call == MUST]
@@ -218,7 +222,8 @@ def _by_kind(of: Judgements) -> Iterator[str]:
             sum(bool(each.in_vain) for each in quiet), sum(not each.is_once for each in verdicts),
             sum(each.first is not None and not all(each.first) for each in verdicts), len(lost), sum(lost),
         )  # fmt: skip
-        yield f"| {kind} | {' | '.join(str(cell or '') for cell in cells)} |"
+        lines.append(f"| {kind} | {' | '.join(str(cell or '') for cell in cells)} |")
+    yield from folded(f"{title}; a play with two faults is in two rows", lines)
 
 
 def _alerts(of: Judgements) -> Iterator[str]:
@@ -238,21 +243,22 @@ def _alerts(of: Judgements) -> Iterator[str]:
 
 def _wrong(of: Judgements) -> Iterator[str]:
     wrong = [(result, verdict) for result, verdict in of if any(verdict.complaints())]
-    yield f"### Every play in which something is wrong ({len(wrong)} of {len(of)})"
-    yield ""
-    yield '`make judge ARGS="--alerts --play SEED"` plays one of them again.'
-    yield ""
-    yield "| seed | faults | harm, seconds | woken | warned | what is wrong |"
-    yield "|---:|---|---|---|---|---|"
+    lines = [
+        '`make judge ARGS="--alerts --play SEED"` plays one of them again.',
+        "",
+        "| seed | faults | harm, seconds | woken | warned | what is wrong |",
+        "|---:|---|---|---|---|---|",
+    ]
     for result, verdict in wrong[:_LISTED]:
         told = ("; ".join(map(str, each)) or "-" for each in (verdict.wakes, verdict.warnings))
         cells = ("; ".join(result["faults"]), _harm(result), *told, "; ".join(verdict.complaints()))
-        yield f"| {result['seed']}{' (polled)' * result['is_polled']} | {' | '.join(cells)} |"
+        lines.append(f"| {result['seed']}{' (polled)' * result['is_polled']} | {' | '.join(cells)} |")
+    yield from folded(f"Every play in which something is wrong ({len(wrong)} of {len(of)})", lines)
 
 
 def named_rendered(results: Sequence[Result], sent: Sent) -> Iterator[str]:
     """Write a row for each of the plays that are the same every time."""
-    yield "### One play of each kind that woke operators in vain"
+    yield "### One play of each kind that woke operators for nothing"
     yield ""
     yield "| what | woken | warned | what is wrong |"
     yield "|---|---|---|---|"
@@ -271,18 +277,12 @@ def _harm(result: Result) -> str:
     return "; ".join(harm) or "-"
 
 
-def alerts_heading(played: str, cost: str, *, with_vmalert: bool) -> str:
-    arguments = f"--alerts{' --vmalert' * with_vmalert} --write"
-    rendered_by = f'Rendered by\n`make judge ARGS="{arguments}"`.'
-    return f"""# Who is woken, judged
+def alerts_heading(played: str) -> str:
+    return f"""## Alerts
 
-{played} {rendered_by} The plays are those of [the judge of incidents](judge.md), one or two random
-faults on a random cluster of the model, half of them with Kafka's defaults; and one in eight of what operators say woke
-them in vain (`tests/judge/false_wakers.py`). Each is folded as by the job, with its samples, rendered by the exporter
-at scrapes 15 s apart, and evaluated by promtool under the committed rules; what fired went through a real Alertmanager
-with the routes of `deploy/alertmanager`, {SPEED} times as fast. What is right is the judge's own rule, from the model's
-states alone (`tests/judge/harm.py`): after {WAKE_WITHIN / 60:.0f} minutes in which a partition was offline or refused
-writes, or after an unclean election, a critical alert must have been sent; after less it need not be, and without harm
-it must not be. A message is read as a person reads it (`tests/judge/first_message.py`). Intervals are Wilson's, 95 %.
-{cost}
+{played} The plays are those of incidents, and one in eight of what operators say woke them for nothing. Each is
+folded as by the job, with its samples, exposed by the exporter at scrapes 15 s apart, and evaluated by promtool under
+the committed rules; what fired went through a real Alertmanager with the shipped routes, {SPEED} times as fast. After
+{WAKE_WITHIN / 60:.0f} minutes in which a partition was offline or refused writes, or after an unclean election, a
+critical alert must have been sent; after less it need not be, and without harm it must not be.
 """

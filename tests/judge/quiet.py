@@ -350,7 +350,8 @@ def quiet_rendered(results: Sequence[Result], heading: str) -> str:
             theirs = [bool(each["belongs"]) for each in fired if each["alert"] == name]
             lines.append(f"| {name} | {of} | {sum(theirs) or ''} | {len(theirs) - sum(theirs) or ''} |")
     lines += stories_rendered(results)
-    lines += ["", "| day | second | alert | labels | lasted, seconds |", "|---:|---:|---|---|---:|"]
+    if wrong:
+        lines += ["", "| day | second | alert | labels | lasted, seconds |", "|---:|---:|---|---|---:|"]
     for each in wrong[:50]:
         day, second = divmod(each["began"], DAY)
         labels = ", ".join(f"{name}={value}" for name, value in each["labels"].items() if name != "cluster")
@@ -359,15 +360,12 @@ def quiet_rendered(results: Sequence[Result], heading: str) -> str:
 
 
 def quiet_heading(days: int, commit: str, date: str, seed: str) -> str:
-    return f"""# What fires on quiet days, judged
+    return f"""## Quiet days
 
-{days} day{"s" * (days != 1)} of a healthy cluster, of commit `{commit}` of {date}, drawn from `{seed}`. Rendered by
-`make judge ARGS="--quiet --write"`. One cluster of the model with four brokers and three controllers lives through all
-of them (`tests/judge/quiet.py`); what is done to it, and what few troubles are planted, is in
-`tests/judge/quiet_days.py`. Every pack is loaded. An alert must have begun while a planted trouble lasted or within
-{AFTER / 60:.0f} minutes of its end, and none may be critical. Groups of every kind, at the brokers of the model, have
-troubles of their own (`tests/judge/groups/plans.py`): an alert about one must have a reason in the truth, by the rule
-of `tests/judge/groups/rule.py`, which says what must be told, too. Scrapes and evaluations are {SCRAPE_SECONDS} seconds
-apart. Rules that wait for longer than a day, or look back further, are judged by what a day and the {LEAD // 3_600}
-hours before it show.
+{days} day{"s" * (days != 1)} of a healthy cluster, of commit `{commit}` of {date}, drawn from `{seed}`. One cluster of
+the model with four brokers and three controllers lives through all of them. Every pack is loaded. An alert must have
+begun while a planted trouble lasted or within {AFTER / 60:.0f} minutes of its end, and none may be critical. Groups of
+every kind, at the brokers of the model, have troubles of their own: an alert about one must have a reason in the truth,
+by a rule that says what must be reported, too. Scrapes and evaluations are {SCRAPE_SECONDS} seconds apart. Rules that
+wait for longer than a day, or look back further, are judged by what a day and the {LEAD // 3_600} hours before it show.
 """

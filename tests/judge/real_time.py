@@ -1,4 +1,4 @@
-"""Whom scenarios wake in real time, through every program as it is shipped; written to docs/real_time_alerts.md.
+"""Whom scenarios wake in real time, through every program as it is shipped; written to docs/quality.md.
 
     python -m tests.judge.real_time [--minutes 15] [--write] [SCENARIO...]
 
@@ -22,6 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from docs.builder.quality import Section, write_section
 from streaming.contracts.alerts import ALERTS, Pack
 from streaming.contracts.events import Severity
 from streaming.sources.simulated import load_scenario
@@ -33,15 +34,12 @@ from tests.plugins.pipeline import Pipeline
 from tests.plugins.prometheus import running_alertmanager, running_prometheus
 
 SCENARIOS: Final = ("under_min_isr", "unclean_election", "network_split", "rolling_restart", "flapping_follower")
-PAGE: Final = Path(__file__).parents[2] / "docs" / "real_time_alerts.md"
 INTERVAL: Final = "15s"  # as deploy/prometheus has it
-HEADER: Final = """# Alerts in real time
+HEADER: Final = """## Alerts in real time
 
 {count} scenarios of the model, each for {minutes:g} minutes of real time, on {day}: collectors, one job with Spark, one
-exporter, Prometheus with the committed rules, Alertmanager with the shipped routes. Rendered by
-`.venv/bin/python -m tests.judge.real_time --write`, and not by a test, as it takes its time. Times are minutes and
-seconds from the start of the collector to the message that left Alertmanager; the same without waiting, for every
-scenario, is in [alerts of the scenarios](scenario_alerts.md). A scenario that is over begins again: that is why
+exporter, Prometheus with the committed rules, Alertmanager with the shipped routes. Times are minutes and seconds from
+the start of the collector to the message that left Alertmanager. A scenario that is over begins again: that is why
 brokers go down again and again here.
 
 | scenario | critical | warning |
@@ -176,7 +174,8 @@ def main() -> None:
     sys.stdout.write(table)
     if given.write:
         day = dt.datetime.now(dt.UTC).date()
-        PAGE.write_text(HEADER.format(count=len(of), minutes=given.minutes, day=day) + table, encoding="utf-8")
+        heading = HEADER.format(count=len(of), minutes=given.minutes, day=day)
+        write_section(Section.REAL_TIME, heading + table)
     if errors := [f"{name}: {what}" for name in of if (what := wrong(name, of[name], pages))]:
         sys.exit("\n".join(errors))
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from docs.builder.quality import folded
 from streaming.contracts.events import Cause, Evidence
 from tests.judge.expected import expectations
 from tests.judge.matching import Finding, ReportedIncident, judged, reported_incidents
@@ -143,9 +144,10 @@ def confusion(results: Iterable[Result]) -> Counter[tuple[str, str]]:
 def rendered(results: Sequence[Result], heading: str) -> str:
     polled = [result for result in results if result["is_polled"]]
     results = [result for result in results if not result["is_polled"]]
-    classes, suspects = classes_table(confusion(results)), suspects_table(results)
+    classes, suspects = classes_table("Classes", confusion(results)), suspects_table("Suspects", results)
     parts = [heading, *_aims(results), "", *classes, "", *suspects, "", *_cause_table(results), ""]
-    return "\n".join([*parts, *_polled(polled), "", *_worst(results), ""])
+    of_polled = folded(f"Polled clusters: {len(polled)} plays, by what the metadata log would show", _polled(polled))
+    return "\n".join([*parts, *of_polled, "", *_worst(results), ""])
 
 
 def _polled(results: Sequence[Result]) -> Iterator[str]:
@@ -153,8 +155,6 @@ def _polled(results: Sequence[Result]) -> Iterator[str]:
     lasting = [one for result in results for one in result["findings"] if one["end"] - one["first"] > _POLLED_SECONDS]
     harmful = [one for one in lasting if one["harm"]]
     silent = sum(one["is_silent"] for one in harmful)
-    yield f"### Polled clusters: {len(results)} plays"
-    yield ""
     yield "| what | aim | found |"
     yield "|---|---|---|"
     long = f"harmful for at least {_POLLED_SECONDS:.0f} s, and reported as benign or not at all"
@@ -187,24 +187,24 @@ def _aims(results: Sequence[Result]) -> Iterator[str]:
     yield f"| ISR removals that the judge itself cannot explain | 0 | {unexplained} |"
 
 
-def classes_table(counts: Counter[tuple[str, str]]) -> Iterator[str]:
+def classes_table(title: str, counts: Counter[tuple[str, str]]) -> Iterator[str]:
     """Write what was taken for what, from counts of (expected, reported)."""
-    reported = sorted({column for _, column in counts} - {MISSED, NOTHING})
-    columns = [*reported, NOTHING, MISSED]
-    yield "### Classes: a row is what it was, a column what it was reported as"
+    columns = [*sorted({column for _, column in counts} - {MISSED, NOTHING}), NOTHING, MISSED]
+    yield f"### {title}"
     yield ""
-    yield "| was | recall | precision | " + " | ".join(columns) + " |"
-    yield "|---|---|---|" + "---:|" * len(columns)
+    yield "| was | recall | precision | reported as something else |"
+    yield "|---|---|---|---|"
     for true in sorted({row for row, _ in counts}):
         row = [counts[true, column] for column in columns]
         recall = share(counts[true, true], sum(row))
         precision = share(counts[true, true], sum(count for (_, column), count in counts.items() if column == true))
-        yield f"| {true} | {recall} | {precision} | " + " | ".join(str(count or "") for count in row) + " |"
+        others = (f"{count} {name}" for name, count in zip(columns, row, strict=True) if count and name != true)
+        yield f"| {true} | {recall} | {precision} | {', '.join(others)} |"
 
 
-def suspects_table(results: Sequence[Result]) -> Iterator[str]:
+def suspects_table(title: str, results: Sequence[Result]) -> Iterator[str]:
     """Write of each class how often the right brokers were blamed."""
-    yield "### Suspects, by class"
+    yield f"### {title}"
     yield ""
     yield "| class | right | a suspect missing | a suspect too many | both |"
     yield "|---|---|---:|---:|---:|"
@@ -230,6 +230,9 @@ def _cause_table(results: Sequence[Result]) -> Iterator[str]:
             counts[tuple(key)] += count
     yield "### Causes of ISR and leader changes"
     yield ""
+    yield "`lag` and `leader_stall` are never called proven: a leader that stands still removes its followers by the"
+    yield "same records as one whose followers lag."
+    yield ""
     yield f"| was | {' | '.join(_CAUSE_COLUMNS)} |"
     yield "|---|---|" + "---:|" * (len(_CAUSE_COLUMNS) - 1)
     for true in sorted({key[0] for key in counts}):
@@ -253,15 +256,16 @@ def _worst(results: Sequence[Result]) -> Iterator[str]:
     wrong = sorted(
         (result for result in results if result["errors"]), key=lambda result: (-result["errors"], result["seed"])
     )
-    yield f"### The worst plays ({len(wrong)} have an error)"
-    yield ""
-    yield "`.venv/bin/python -m tests.judge --play SEED -v` plays one of them again."
-    yield ""
-    yield "| seed | preset | faults | expected | reported | errors |"
-    yield "|---:|---|---|---|---|---:|"
+    lines = [
+        '`make judge ARGS="--play SEED -v"` plays one of them again.',
+        "",
+        "| seed | preset | faults | expected | reported | errors |",
+        "|---:|---|---|---|---|---:|",
+    ]
     for result in wrong[:_WORST]:
         said = (result["preset"], "; ".join(result["faults"]), said_expected(result), said_reported(result))
-        yield f"| {result['seed']} | {' | '.join(said)} | {result['errors']} |"
+        lines.append(f"| {result['seed']} | {' | '.join(said)} | {result['errors']} |")
+    yield from folded(f"The worst plays ({len(wrong)} have an error)", lines)
 
 
 def said_expected(result: Result) -> str:

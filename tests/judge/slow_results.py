@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
+from docs.builder.quality import folded
 from tests.judge.results import Result, share
 from tests.judge.slow_play import RULES, slow_played
 
@@ -17,9 +18,9 @@ Half of the plays are of the model: links from and to one broker, or half of the
 something else happens that delays replication without a slow broker. There brokers respond at once, so the only
 signal is who is behind. In the others the response times of brokers are drawn by chance: noise, pauses, waves of load,
 cold starts, one broker that always is slower than the others, and one that becomes slow. That is no measurement of real
-brokers; `tests/judge/slow_play.py` has what is drawn. Before anything happens there are 16 quiet rounds of ten seconds.
+brokers. Before anything happens there are 16 quiet rounds of ten seconds.
 In two of three plays brokers have agents, which say how long an append takes, are scraped every 15 seconds and are
-silent now and then (`tests/judge/agents.py`). A slow disk, on which an append takes ten times as long, is seen by its
+silent now and then. A slow disk, on which an append takes ten times as long, is seen by its
 agent alone.
 
 A broker must be found that is slow for two minutes, at most half as fast as it has to be, in more than half of what it
@@ -28,7 +29,7 @@ always answered, and each had two requests in a second. To call another broker s
 false alarm. Where fewer than two peers have something to replicate with two others, isrwatch compares no replication:
 it misses who is slow there. Two of three brokers that receive slowly from the third are not played: that is the third
 one that sends slowly.
-Cruise Control's rule sees the same signals with the same floors (`tests/judge/cruise_control.py`). The constants of
+Cruise Control's rule sees the same signals with the same floors. The constants of
 ours were chosen on plays of the seed `dev`.
 """
 
@@ -77,9 +78,9 @@ def slow_rendered(results: Sequence[Result], heading: str) -> str:
     of_three = [*_sums(_of_three(results))]
     lines += [f"| of three brokers: {name} | " + " | ".join(values) + " |" for name, values in of_three]
     wrong = [result for result in results if result["errors"]]
-    lines += ["", f"### The plays in which isrwatch is wrong: {len(wrong)}", ""]
-    lines += ["| seed | what happens | brokers | must be found | called slow |", "|---:|---|---:|---|---|"]
-    lines += [_wrong(result) for result in wrong[:25]]
+    table = ["| seed | what happens | brokers | must be found | called slow |", "|---:|---|---:|---|---|"]
+    table += [_wrong(result) for result in wrong[:25]]
+    lines += ["", *folded(f"The plays in which isrwatch is wrong: {len(wrong)}", table)]
     return "\n".join([*lines, ""])
 
 

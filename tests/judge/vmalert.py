@@ -35,10 +35,9 @@ _NEAR: Final = 2 * STEP
 _LISTED: Final = 50
 
 _HEADING: Final = """
-The engine of vmalert, of the Go module in `tests/dashboards/vmalert`, evaluates the same scrapes over a VictoriaMetrics
-(`tests/judge/vmalert.py`), and what fires goes through Alertmanager as above. How vmalert as a program sends is shown
-by `tests/dashboards/test_vmalert.py`. After a play all its conditions end, so that each alert ends, too. A group is
-equal if it was opened and closed within 30 s, with the same alerts.
+The engine of vmalert evaluates the same scrapes over a VictoriaMetrics, and what fires goes through Alertmanager as
+above. After a play all its conditions end, so that each alert ends, too. A group is equal if it was opened and closed
+within 30 s, with the same alerts.
 
 | what | aim | |
 |---|---|---|"""

@@ -7,9 +7,7 @@ and its limits are those of this machine: neither ports nor memory nor permissio
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -20,8 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from streaming.runtime.folders import cache_folder
-from streaming.runtime.jars import SPARK_KAFKA, jar_paths
+from deploy.images.dockerfile import PYTHON, environment
+from deploy.images.plan import images
+from deploy.release.packages import lay_out_jars
+from streaming.runtime.jars import PACKAGE
 from tests.plugins.local_http import wait_until
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of Java for processes that live for minutes, several on a core."""
-PYTHON: Final = "/opt/isrwatch/python"
 STARTING: Final = """\
 set -e
 echo {name} > /proc/sys/kernel/hostname
@@ -40,17 +39,17 @@ mount -t overlay overlay -o lowerdir=/,upperdir={scratch}/upper,workdir={scratch
 cd {scratch}/root
 mount -t proc proc proc
 mount --rbind /dev dev
-mount -t tmpfs tmpfs tmp
-mount -t tmpfs tmpfs run
+{scratch_folders}
 rm -f usr/bin/java
 {binds}
+{protection}
 exec chroot . env --ignore-environment {variables} /bin/sh -c 'cd "$0" && exec "$@"' {folder} {command}
 """
 
 
 @dataclass(frozen=True)
 class Image:
-    """What ``deploy/docker/Dockerfile`` makes, as far as it can be made here.
+    """What the target ``full`` of ``deploy/docker/Dockerfile`` makes, as far as it can be made here.
 
     Attributes:
         entrypoint: the first words of a container without a command.
@@ -82,20 +81,16 @@ def image(folder: Path, package: Path, packages: Path) -> Image:
     command = python / "bin" / "isrwatch"
     command.write_text(f"#!{PYTHON}/bin/python\nfrom streaming.commands import app\napp(prog_name='isrwatch')\n")
     command.chmod(0o755)
-    steps = re.sub(r"\\\n\s*", "", (ROOT / "deploy/docker/Dockerfile").read_text()).splitlines()
-    told = {
-        word: rest for step in steps for word, _, rest in [step.partition(" ")] if word in {"ENTRYPOINT", "WORKDIR"}
-    }
-    variables = dict(re.findall(r"^ENV (\w+)=(\S+)$", "\n".join(steps), re.MULTILINE))
-    copied = ("conf", "deploy/spark/main.py", "deploy/docker/entrypoint.py")
-    jars = {jar: jar.relative_to(cache_folder()) for jar in jar_paths(SPARK_KAFKA)}
+    made = images()
+    full = made.variants["full"]
+    lay_out_jars(folder / "jars")
+    (folder / "jars" / PACKAGE).rename(site / PACKAGE)
     return Image(
-        tuple(json.loads(told["ENTRYPOINT"])),
-        variables | {"JAVA_TOOL_OPTIONS": LIGHT, "PATH": f"{PYTHON}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp"},  # noqa: S108 - its own
-        told["WORKDIR"],
-        {PYTHON: python}
-        | {f"/opt/isrwatch/{name}": ROOT / name for name in copied}
-        | {f"{variables['ISRWATCH_CACHE']}/{at}": jar for jar, at in jars.items()},
+        full.entrypoint,
+        environment()
+        | {"JAVA_TOOL_OPTIONS": LIGHT, "PATH": f"{PYTHON}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp"},  # noqa: S108 - its own
+        made.data,
+        {PYTHON: python} | {f"{made.home}/{name}": ROOT / name for name in full.files},
     )
 
 
@@ -106,6 +101,8 @@ class Container:
     Attributes:
         folder: of the machine, for what it prints; its name is that of the host.
         mounts: its volumes, by their path in it.
+        is_read_only: nothing but its volumes can be written.
+        protected: the paths of volumes that cannot be written, either.
     """
 
     folder: Path
@@ -113,6 +110,8 @@ class Container:
     command: Sequence[str]
     variables: Mapping[str, str]
     mounts: Mapping[str, Path] = field(default_factory=dict)
+    is_read_only: bool = False
+    protected: frozenset[str] = frozenset()
 
     def start(self) -> None:
         """Start it."""
@@ -123,10 +122,13 @@ class Container:
             at = f".{Path(target).resolve()}"  # /var/run is a link to /run, which would lead out of the container
             here, there, parent = (shlex.quote(str(each)) for each in (at, source, Path(at).parent))
             made = f"mkdir -p {here}" if source.is_dir() else f"mkdir -p {parent} && touch {here}"
-            binds.append(f"{made} && mount --bind {there} {here}")
+            protection = f" && mount -o remount,bind,ro {here}" if target in self.protected else ""
+            binds.append(f"{made} && mount --bind {there} {here}{protection}")
         variables = shlex.join(f"{name}={value}" for name, value in {**self.of.variables, **self.variables}.items())
         script = STARTING.format(
             name=self.folder.name, scratch=shlex.quote(str(scratch)), binds="\n".join(binds), variables=variables,
+            scratch_folders="" if self.is_read_only else "mount -t tmpfs tmpfs tmp\nmount -t tmpfs tmpfs run",
+            protection="mount -o remount,ro ." if self.is_read_only else "",
             folder=self.of.folder, command=shlex.join(self.command),
         )  # fmt: skip
         isolated = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child=KILL"]

@@ -1,7 +1,7 @@
 """What the page of Kubernetes leads to: its commands, one after the other, with the API server and the stand-in.
 
 Kafka and the store are processes outside of the cluster. Collectors of simulated clusters ship to the same bus, so that
-there are changes to compare. What needs a container engine is left out: ``docker build`` and ``docker push``.
+there are changes to compare.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from streaming.settings import load
 from tests.chaos.comparison import all_differences, undisturbed
 from tests.end_to_end.test_kafka_bus import KafkaPipeline
 from tests.end_to_end.test_large_form import blocks_of, commands_in, replaced, section
-from tests.kubernetes.programs import program
+from tests.kubernetes.chart import packaged
+from tests.kubernetes.programs import helm, program
 from tests.plugins.pipeline import Program, rows_of
 from tests.stores.s3 import ACCESS_KEY, SECRET_KEY
 
@@ -33,15 +34,26 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "kubernetes.md"
-IMAGE: Final = "registry.example.com/isrwatch:0.1.0"
-ENGINE: Final = "docker "
+IMAGE: Final = "registry.example.com/isrwatch"
+ON_SPARK: Final = "On Spark"
 PATIENCE_SECONDS: Final = 600.0
 
 
 def commands(title: str) -> list[str]:
-    """Return the commands of a section of the page that need no container engine."""
-    found = [each for _, block in blocks_of(section(PAGE.read_text(), title)) for each in commands_in(block)]
-    return [each for each in found if not each.startswith(ENGINE)]
+    """Return the commands of a section of the page."""
+    blocks = blocks_of(section(PAGE.read_text(), title))
+    return [each for language, block in blocks if not language for each in commands_in(block)]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the variables of a shell in a folder: kubectl, helm, the API server, and the code of this checkout."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "ISRWATCH"))}
+    scratch = {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"}
+    folders = [program("kubectl").parent, helm().parent, Path(sys.executable).parent, os.environ["PATH"]]
+    path = os.pathsep.join(map(str, folders))  # as an activated .venv
+    ours = {"KUBECONFIG": str(folder / "kubeconfig"), "PATH": path, "PYTHONPATH": str(ROOT)}
+    ours |= {f"HELM_{name}_HOME": str(folder / "helm" / name) for name in ("CACHE", "CONFIG", "DATA")}
+    return kept | scratch | ours
 
 
 class Installation:
@@ -53,9 +65,11 @@ class Installation:
         self.words["ADDRESS"] = "127.0.0.1"
         self._bus = bus
         folder.mkdir(parents=True)
-        self._kubeconfig = api.kubeconfig(folder / "kubeconfig")
+        api.kubeconfig(folder / "kubeconfig")
         self.configuration = folder / "isrwatch.toml"
         self.configuration.write_text(self._toml())
+        shutil.copy(packaged(), folder)
+        (folder / "isrwatch").symlink_to(ROOT)
         os.environ["STORE_KEY"] = SECRET_KEY
         self.tables = tables_place(load(self.configuration))
         self.sites: list[KafkaPipeline] = []
@@ -82,22 +96,14 @@ class Installation:
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of its shell: kubectl, the API server, and the code of this checkout."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "ISRWATCH"))}
-        scratch = {"TMPDIR": str(self.folder), "SPARK_LOCAL_DIRS": str(self.folder), "SPARK_LOCAL_IP": "127.0.0.1"}
-        folders = [program("kubectl").parent, Path(sys.executable).parent, os.environ["PATH"]]  # an activated .venv
-        path = os.pathsep.join(map(str, folders))
-        ours = {"KUBECONFIG": str(self._kubeconfig), "PATH": path, "PYTHONPATH": str(ROOT)}
-        return kept | scratch | ours
+        """Return the variables of its shell."""
+        return environment(self.folder)
 
-    def prepare(self, *manifests: str) -> None:
-        """Make namespace, configuration and secrets as the page does, with this checkout, and apply some manifests."""
-        (self.folder / "isrwatch").symlink_to(ROOT)
-        for command in commands("From nothing to running"):
-            if command.startswith(("kubectl create", "kubectl config")):
-                self.run(command)
-        for name in manifests:
-            self.run(f"kubectl apply --filename isrwatch/deploy/kubernetes/{name}")
+    def prepare(self, *values: str) -> None:
+        """Install as the page does, with more values, and wait for nothing."""
+        for command in commands(ON_SPARK):
+            if not command.startswith("kubectl rollout"):
+                self.run(command + "".join(f" --set {each}" for each in values if command.startswith("helm")))
 
     def run(self, command: str) -> str:
         """Run a command to its end, and return what it printed."""

@@ -23,6 +23,8 @@ from tests.kubernetes.containers import Container
 from tests.kubernetes.control_plane import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.kubernetes.containers import Image
     from tests.kubernetes.control_plane import Api
 
@@ -68,12 +70,12 @@ class Kubelet:
 
     def names(self) -> list[str]:
         """Name the pods that there are, or were."""
-        return sorted(folder.parent.name for folder in self.folder.glob("*/log"))
+        return sorted({file.parent.name for file in self.folder.glob("*/*/*/log")})
 
     def log(self, name: str) -> str:
-        """Return what the container of a pod has printed, also of one that is gone."""
-        file = self.folder / name / "log"
-        return file.read_text(errors="replace") if file.exists() else ""
+        """Return what the containers of a pod have printed, also of one that is gone."""
+        files = sorted(self.folder.glob(f"{name}/*/{name}/log"))
+        return "\n".join(file.read_text(errors="replace") for file in files)
 
     def hosts(self, namespace: str) -> str:
         """Return the names of the headless services of a namespace, as ``/etc/hosts`` has them."""
@@ -109,37 +111,59 @@ class Kubelet:
 
 
 class Pod:
-    """A pod and its container, which a thread of its own starts, looks after and ends."""
+    """A pod, which a thread of its own binds, looks after and deletes; each of its containers has a thread, too.
+
+    Attributes:
+        members: its containers, by name; empty until it is bound.
+    """
 
     def __init__(self, kubelet: Kubelet, manifest: dict[str, Any]) -> None:
         metadata = manifest["metadata"]
         self.manifest, self.uid = manifest, metadata["uid"]
         self.name, self.namespace = metadata["name"], metadata["namespace"]
         self.address = kubelet.next_address()
-        self.restarts, self.is_over, self.is_ready = 0, False, False
-        self._kubelet, self._api = kubelet, kubelet.api
+        self.members: dict[str, Member] = {}
+        self.is_over = False
+        self.kubelet = kubelet
+        self._api = kubelet.api
         self._path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
-        self._folder = kubelet.folder / self.name
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._deleted: float | None = None  # the seconds of its grace
+        self.folder = kubelet.folder / self.name
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.deleted: float | None = None  # the seconds of its grace
         self._closing = threading.Event()
-        self.container: Container | None = None
+        self._status = threading.Lock()
         self._thread = threading.Thread(target=self._supervised, name=self.name, daemon=True)
         self._thread.start()
 
     def seen(self, manifest: dict[str, Any] | None) -> None:
         """Take note of what the API server has of it: None once it is gone."""
         if manifest is None:
-            self._deleted = 0.0
+            self.deleted = 0.0
         elif "deletionTimestamp" in manifest["metadata"]:
-            self._deleted = float(manifest["metadata"].get("deletionGracePeriodSeconds", 30))
+            self.deleted = float(manifest["metadata"].get("deletionGracePeriodSeconds", 30))
         else:
             self.manifest = manifest
 
     @property
+    def container(self) -> Container | None:
+        """The container of a pod that has one."""
+        (member,) = self.members.values() or (None,)
+        return member.container if member else None
+
+    @property
+    def restarts(self) -> int:
+        """How often its containers were started again."""
+        return sum(member.restarts for member in self.members.values())
+
+    @property
+    def is_ready(self) -> bool:
+        """True while each of its containers is ready."""
+        return bool(self.members) and all(member.is_ready for member in self.members.values())
+
+    @property
     def runs(self) -> bool:
-        """True while its container runs, and is to."""
-        return self.container is not None and self.container.ended is None and self._deleted is None
+        """True while its containers run, and are to."""
+        return bool(self.members) and self.deleted is None and all(each.runs for each in self.members.values())
 
     def kill(self) -> None:
         """Kill the first process of its container, as a lack of memory does."""
@@ -147,99 +171,67 @@ class Pod:
         self.container.signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """End its container."""
+        """End its containers."""
         self._closing.set()
-        if self.container is not None:
-            self.container.signal(signal.SIGKILL)
+        for member in self.members.values():
+            if member.container is not None:
+                member.container.signal(signal.SIGKILL)
         self._thread.join(30)
+
+    def is_ending(self) -> bool:
+        """Return whether its containers are to end."""
+        return self.deleted is not None or self._closing.is_set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait, unless it is closed."""
+        self._closing.wait(seconds)
 
     def _supervised(self) -> None:
         try:
             self._run()
         except Exception as failure:  # noqa: BLE001 - of a thread, which the test looks at
-            self._kubelet.failures.append(f"{self.name}: {failure!r}")
+            self.kubelet.failures.append(f"{self.name}: {failure!r}")
         self.is_over = True
 
     def _run(self) -> None:
         spec = self.manifest["spec"]
-        (described,) = spec["containers"]
         if unknown := UNKNOWN & {name for name, value in spec.items() if value}:
             raise NotImplementedError(f"the stand-in knows no {', '.join(unknown)}")
         binding = {"metadata": {"name": self.name}, "target": {"kind": "Node", "name": NODE}}
         self._api.call("POST", f"{self._path}/binding", binding)
-        while not self._is_ending():
-            code = self._until_end(described)
-            if self._is_ending():
-                break
-            if spec["restartPolicy"] == "Never" or (spec["restartPolicy"] == "OnFailure" and code == 0):
-                self._tell("Succeeded" if code == 0 else "Failed", {"terminated": {"exitCode": code}})
-                while not self._is_ending():
-                    time.sleep(LOOK_SECONDS)
-                break
-            waiting = {"reason": "CrashLoopBackOff", "message": f"exit code {code}"}
-            self._tell("Running", {"waiting": waiting})
-            self.restarts += 1
-            self._closing.wait(PAUSE_SECONDS)
+        volumes = {each["name"]: self._volume(each) for each in spec.get("volumes", [])}
+        self.members = {each["name"]: Member(self, each, volumes) for each in spec["containers"]}
+        for member in self.members.values():
+            member.start()
+        for member in self.members.values():
+            member.join()
         if not self._closing.is_set():
             gone = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
             with suppress(Refused):  # whoever deletes it at once was faster
                 self._api.call("DELETE", self._path, {"kind": "DeleteOptions", "apiVersion": "v1", **gone})
 
-    def _is_ending(self) -> bool:
-        return self._deleted is not None or self._closing.is_set()
+    def hosts(self) -> str:
+        """Return the file of names of its containers."""
+        return f"127.0.0.1 localhost\n{self.address} {self.name}\n{self.kubelet.hosts(self.namespace)}"
 
-    def _until_end(self, described: dict[str, Any]) -> int:
-        """Run the container once, and return its exit code."""
-        mounts = self._volumes(described)
-        variables = self._variables(described)
-        words = [*described.get("command", self._kubelet.image.entrypoint), *described.get("args", [])]
-        command = [expanded(word, variables) for word in words]
-        hosts = self._folder / "hosts"
-        hosts.write_text(self._hosts())
-        self.container = Container(
-            self._folder, self._kubelet.image, command, variables, {**mounts, "/etc/hosts": hosts}
-        )
-        self.container.start()
-        probes = Probes(described, self.address)
-        self._tell("Running", {"running": {"startedAt": _now()}})
-        while (code := self.container.ended) is None:
-            if self._is_ending():
-                self.container.stop(self._deleted or 0.0)
-                continue
-            hosts.write_text(self._hosts())
-            ready = probes.is_ready()
-            if probes.is_dead:
-                self.container.stop(float(self.manifest["spec"].get("terminationGracePeriodSeconds", 30)))
-                continue
-            if ready != self.is_ready:
-                self.is_ready = ready
-                self._tell("Running", {"running": {"startedAt": _now()}})
-            time.sleep(LOOK_SECONDS)
-        self.is_ready = False
-        return code
-
-    def _hosts(self) -> str:
-        return f"127.0.0.1 localhost\n{self.address} {self.name}\n{self._kubelet.hosts(self.namespace)}"
-
-    def _tell(self, phase: str, state: dict[str, Any]) -> None:
+    def report(self) -> None:
         """Write the status of the pod."""
-        ready = str(self.is_ready)
-        names = {"PodScheduled": "True", "Initialized": "True", "ContainersReady": ready, "Ready": ready}
-        (described,) = self.manifest["spec"]["containers"]
-        container = {
-            "name": described["name"], "ready": self.is_ready, "restartCount": self.restarts, "state": state,
-            "image": described["image"], "imageID": "", "started": True,
-        }  # fmt: skip
-        status = {
-            "phase": phase, "podIP": self.address, "podIPs": [{"ip": self.address}], "hostIP": "127.0.0.1",
-            "startTime": _now(), "containerStatuses": [container],
-            "conditions": [{"type": name, "status": value} for name, value in names.items()],
-        }  # fmt: skip
-        with suppress(Refused):  # it may be gone
-            self._api.call("PATCH", f"{self._path}/status", {"status": status}, STRATEGIC)
+        with self._status:
+            members = self.members.values()
+            codes = {each.ended_for_good for each in members}
+            phase = "Running" if None in codes else "Succeeded" if codes == {0} else "Failed"
+            ready = str(self.is_ready)
+            names = {"PodScheduled": "True", "Initialized": "True", "ContainersReady": ready, "Ready": ready}
+            status = {
+                "phase": phase, "podIP": self.address, "podIPs": [{"ip": self.address}], "hostIP": "127.0.0.1",
+                "startTime": _now(), "containerStatuses": [each.status() for each in members],
+                "conditions": [{"type": name, "status": value} for name, value in names.items()],
+            }  # fmt: skip
+            with suppress(Refused):  # it may be gone
+                self._api.call("PATCH", f"{self._path}/status", {"status": status}, STRATEGIC)
 
-    def _variables(self, described: dict[str, Any]) -> dict[str, str]:
-        """Return the variables of its container: a kubelet adds those of the API server's service."""
+    def variables(self, described: dict[str, Any]) -> dict[str, str]:
+        """Return the variables of a container: a kubelet adds those of the API server's service."""
         found = {
             "HOSTNAME": self.name, "KUBERNETES_SERVICE_HOST": "127.0.0.1",
             "KUBERNETES_SERVICE_PORT": str(self._api.port),
@@ -277,28 +269,20 @@ class Pod:
             try:
                 found = self._api.call("GET", f"/api/v1/namespaces/{self.namespace}/{kind}/{name}")
             except Refused as refused:
-                if refused.code != 404 or self._is_ending():
+                if refused.code != 404 or self.is_ending():
                     raise
                 time.sleep(LOOK_SECONDS)
                 continue
             data = found.get("data") or {}
             return {key: base64.b64decode(text) if kind == "secrets" else text.encode() for key, text in data.items()}
 
-    def _volumes(self, described: dict[str, Any]) -> dict[str, Path]:
-        """Make the volumes of the pod, and return the folders and files of its container by their path in it."""
-        folders = {each["name"]: self._volume(each) for each in self.manifest["spec"].get("volumes", [])}
-        return {
-            each["mountPath"]: folders[each["name"]] / each.get("subPath", "")
-            for each in described.get("volumeMounts", [])
-        }
-
     def _volume(self, described: dict[str, Any]) -> Path:
-        folder = self._folder / "volumes" / described["name"]
+        folder = self.folder / "volumes" / described["name"]
         folder.mkdir(parents=True, exist_ok=True)
         (kind,) = described.keys() - {"name"}
         source = described[kind]
         if kind == "persistentVolumeClaim":
-            folder = self._kubelet.folder / "claims" / source["claimName"]
+            folder = self.kubelet.folder / "claims" / source["claimName"]
             folder.mkdir(parents=True, exist_ok=True)
         elif kind in {"configMap", "secret", "projected"}:
             for each in source["sources"] if kind == "projected" else [{kind: source}]:
@@ -324,6 +308,106 @@ class Pod:
         return data
 
 
+class Member:
+    """A container of a pod: started, asked by its probes, and started again by a thread of its own."""
+
+    def __init__(self, pod: Pod, described: dict[str, Any], volumes: Mapping[str, Path]) -> None:
+        self.described, self.restarts, self.is_ready = described, 0, False
+        self.container: Container | None = None
+        self.ended_for_good: int | None = None
+        self.answered: float | None = None
+        """Seconds from its start until its start probe passed, or would have without one."""
+        self._pod, self._volumes = pod, volumes
+        self._state: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}
+        self._thread = threading.Thread(target=self._supervised, name=f"{pod.name} {described['name']}", daemon=True)
+
+    def start(self) -> None:
+        """Start it."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait until it has ended, and is not to be started again."""
+        self._thread.join()
+
+    @property
+    def runs(self) -> bool:
+        """True while its process runs."""
+        return self.container is not None and self.container.ended is None
+
+    def status(self) -> dict[str, Any]:
+        """Return what a kubelet says of it."""
+        return {
+            "name": self.described["name"], "ready": self.is_ready, "restartCount": self.restarts, "state": self._state,
+            "image": self.described["image"], "imageID": "", "started": True,
+        }  # fmt: skip
+
+    def _supervised(self) -> None:
+        try:
+            self._run()
+        except Exception as failure:  # noqa: BLE001 - of a thread, which the test looks at
+            self._pod.kubelet.failures.append(f"{self._pod.name} {self.described['name']}: {failure!r}")
+
+    def _run(self) -> None:
+        policy = self._pod.manifest["spec"]["restartPolicy"]
+        while not self._pod.is_ending():
+            code = self._until_end()
+            if self._pod.is_ending():
+                break
+            if policy == "Never" or (policy == "OnFailure" and code == 0):
+                self.ended_for_good = code
+                self._show({"terminated": {"exitCode": code}})
+                while not self._pod.is_ending():
+                    time.sleep(LOOK_SECONDS)
+                break
+            self.restarts += 1
+            self._show({"waiting": {"reason": "CrashLoopBackOff", "message": f"exit code {code}"}})
+            self._pod.wait(PAUSE_SECONDS)
+
+    def _show(self, state: dict[str, Any]) -> None:
+        self._state = state
+        self._pod.report()
+
+    def _until_end(self) -> int:
+        """Run the container once, and return its exit code."""
+        pod, described = self._pod, self.described
+        volumes = described.get("volumeMounts", [])
+        mounts = {each["mountPath"]: self._volumes[each["name"]] / each.get("subPath", "") for each in volumes}
+        image = pod.kubelet.image
+        variables = pod.variables(described)
+        words = [*described.get("command", image.entrypoint), *described.get("args", [])]
+        command = [expanded(word, variables) for word in words]
+        folder = pod.folder / described["name"] / pod.name
+        folder.mkdir(parents=True, exist_ok=True)
+        hosts = folder / "hosts"
+        hosts.write_text(pod.hosts())
+        self.container = Container(
+            folder, image, command, variables, {**mounts, "/etc/hosts": hosts},
+            is_read_only=described.get("securityContext", {}).get("readOnlyRootFilesystem", False),
+            protected=frozenset(each["mountPath"] for each in volumes if each.get("readOnly")),
+        )  # fmt: skip
+        self.container.start()
+        began, probes = time.monotonic(), Probes(described, pod.address)
+        self._show({"running": {"startedAt": _now()}})
+        while (code := self.container.ended) is None:
+            if pod.is_ending():
+                self.container.stop(pod.deleted or 0.0)
+                continue
+            hosts.write_text(pod.hosts())
+            ready = probes.is_ready()
+            if probes.is_dead:
+                print(f"{pod.name} {described['name']}: a probe ends it after {time.monotonic() - began:.0f} s")
+                self.container.stop(float(pod.manifest["spec"].get("terminationGracePeriodSeconds", 30)))
+                continue
+            if self.answered is None and probes.has_started:
+                self.answered = time.monotonic() - began
+            if ready != self.is_ready:
+                self.is_ready = ready
+                self._show({"running": {"startedAt": _now()}})
+            time.sleep(LOOK_SECONDS)
+        self.is_ready = False
+        return code
+
+
 class Probes:
     """The probes of a container, as a kubelet asks them."""
 
@@ -332,6 +416,11 @@ class Probes:
         ports = {each["name"]: each["containerPort"] for each in described.get("ports", [])}
         self._probes = {kind: Probe(described[key], address, ports) for kind, key in kinds.items() if key in described}
         self.is_dead = False
+
+    @property
+    def has_started(self) -> bool:
+        """True once the start probe has passed."""
+        return "startup" not in self._probes or self._probes["startup"].has_passed
 
     def is_ready(self) -> bool:
         """Ask those whose time has come, and return whether the container is ready."""

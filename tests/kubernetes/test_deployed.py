@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes.control_plane import Api
-from tests.kubernetes.installation import IMAGE, Installation, commands
+from tests.kubernetes.installation import IMAGE, ON_SPARK, Installation, commands
 from tests.kubernetes.kubelet import Kubelet
 from tests.plugins.kafka_bus import bus_settings
 from tests.plugins.sandbox import MakeSandbox
@@ -36,11 +36,14 @@ def installation(
 
 @pytest.mark.timeout(3000)  # it starts some twenty programs, and waits for Spark four times
 def test_the_page_leads_to_pods_that_come_back_and_equal_tables(installation: Installation) -> None:
-    for command in commands("From nothing to running"):
+    for command in commands(ON_SPARK):
         if command.startswith("kubectl rollout"):
             installation.sites or installation.simulate(0)
         installation.run(command)
-    assert {pod.manifest["spec"]["containers"][0]["image"] for pod in installation.pods()} == {IMAGE}
+    assert {pod.manifest["spec"]["containers"][0]["image"] for pod in installation.pods()} == {
+        f"{IMAGE}:0.1.0",
+        f"{IMAGE}:0.1.0-full",
+    }
     exporter, _ = installation.pods(**{"app.kubernetes.io/component": "exporter"})
     with urllib.request.urlopen(f"http://{exporter.address}:9308/metrics") as answer:
         assert "kafka_replication_" in answer.read().decode()
@@ -61,5 +64,5 @@ def test_the_page_leads_to_pods_that_come_back_and_equal_tables(installation: In
     installation.run("kubectl scale statefulset/isrwatch-collector --replicas 0")
     installation.run("kubectl wait --for delete pod/isrwatch-collector-0 --timeout 60s")
     installation.becomes_equal(installation.claim("data-isrwatch-collector-0") / "bus")
-    installation.run("kubectl delete --filename isrwatch/deploy/kubernetes")
+    installation.run("helm uninstall isrwatch")
     installation.eventually(lambda: not installation.pods(), "every pod is gone, also those of the executors")

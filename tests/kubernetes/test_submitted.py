@@ -13,7 +13,7 @@ import pytest
 
 from deploy.sandbox import Sandbox
 from tests.kubernetes.control_plane import Api
-from tests.kubernetes.installation import Installation, commands
+from tests.kubernetes.installation import ON_SPARK, Installation, commands
 from tests.kubernetes.kubelet import Kubelet
 from tests.plugins.kafka_bus import bus_settings
 from tests.plugins.sandbox import MakeSandbox
@@ -24,7 +24,7 @@ pytest_plugins = ("tests.plugins.package",)
 pytestmark = [pytest.mark.kubernetes, pytest.mark.kafka, pytest.mark.spark, pytest.mark.store, pytest.mark.long]
 
 
-ACTIVATE, CLIENT, CLUSTER = commands("Submit from a machine")
+CLONE, ACTIVATE, CLIENT, CLUSTER = commands("Submit from a machine")
 # The stand-in has no addresses of services, and so no kubernetes.default.svc, by which such a driver finds the server;
 # and on a busy machine a connection may take longer than Spark's ten seconds.
 HERE = {
@@ -58,7 +58,7 @@ def installation(
         tmp_path / request.node.originalname[:24], kubernetes, kubelet, bus_settings(sandbox.bootstrap_servers), store
     )
     try:
-        made.prepare("access.yaml")
+        made.prepare("job.enabled=false", "collect.enabled=false", "export.enabled=false")
         yield made
     finally:
         made.close()
@@ -72,7 +72,8 @@ def deleted(installation: Installation, name: str) -> None:
 
 @pytest.mark.timeout(1800)
 def test_in_client_mode_executors_are_pods_and_one_that_is_deleted_changes_no_table(installation: Installation) -> None:
-    assert "(cd isrwatch && make env) && . isrwatch/.venv/bin/activate" in ACTIVATE
+    assert CLONE.endswith("(cd isrwatch && make env)")
+    assert ACTIVATE.startswith(". isrwatch/.venv/bin/activate")
     installation.simulate(0)
     job = installation.start(CLIENT)
     try:
@@ -104,9 +105,9 @@ def test_in_cluster_mode_the_driver_is_a_pod_that_ends_as_it_is_told(installatio
 
 @pytest.mark.timeout(900)
 def test_a_wrong_configuration_fails_the_pod_of_the_driver_with_exit_code_2(installation: Installation) -> None:
-    installation.run("kubectl delete configmap isrwatch")
     installation.configuration.write_text("[job]\nno_such_key = 1\n")
-    installation.run("kubectl create configmap isrwatch --from-file isrwatch.toml")
+    (upgrade,) = [each for each in commands(ON_SPARK) if each.startswith("helm install")]
+    installation.run(upgrade.replace("helm install", "helm upgrade --reuse-values"))
     installation.run(CLUSTER)
     installation.eventually(lambda: installation.pods(**{"spark-role": "driver"}), "the pod of the driver is there")
     (driver,) = installation.pods(**{"spark-role": "driver"})

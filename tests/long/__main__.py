@@ -3,7 +3,8 @@
 --part P   only this one; may be given several times
 --seed N   draws from N (it is printed); else from the time
 --resume   leaves out what has passed at this commit, and goes on with what was stopped
---write    replaces the rows of docs/long_tests.md; nothing of the checkout may be changed
+--write    replaces the rows of docs/quality.md; nothing of the checkout may be changed
+--render   only writes the rows of docs/quality.md again, with new parts
 --old      only names the parts whose commit is more than 30 days old, or that were not run
 
 What a part prints is in build/long/PART.log, too. The exit code is 1 if one failed or was stopped.
@@ -15,7 +16,6 @@ import argparse
 import datetime as dt
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tests.long.page import FAILED, PAGE, PASSED, Row, read, write
+from tests.long.page import FAILED, PAGE, PASSED, Row, read, render, write
 from tests.long.parts import PARTS, Part
 
 ROOT: Final = Path(__file__).parents[2]
@@ -40,8 +40,12 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     options.add_argument("--resume", action="store_true")
     options.add_argument("--write", action="store_true")
+    options.add_argument("--render", action="store_true")
     options.add_argument("--old", action="store_true")
     given = options.parse_args()
+    if given.render:
+        render()
+        return 0
     if given.old:
         if lines := old(dt.datetime.now(dt.UTC).date()):
             print(f"Before a release, these long tests have no new result in {PAGE.relative_to(ROOT)}:")
@@ -79,10 +83,9 @@ def ran(name: str, seed: int, *, resume: bool, writes: bool) -> str:
             state_file.write_text(json.dumps(state), encoding="utf-8")
     is_same = commit == git("rev-parse", "--short=12", "HEAD") and not changed()
     if writes and is_same and state["result"] != STOPPED:
-        shown = shlex.join(["python", *part.arguments(state["seed"], resume=False)[1:]]).replace("|", "\\|")
         date = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"
         seeded = str(state["seed"]) if "{seed}" in part.command else ""
-        write(name, Row(shown, seeded, commit, date, f"{state['seconds'] / 60:.0f}", state["result"]))
+        write(name, Row(state["result"], commit, date, f"{state['seconds'] / 60:.0f}", seeded))
     return str(state["result"])
 
 

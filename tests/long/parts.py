@@ -10,7 +10,8 @@ from typing import Final
 
 PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0"
 JUDGE: Final = "tests.judge --workers 2"
-SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn or systemd"
+OF_THEIR_OWN: Final = "store or kubernetes or chart or yarn or packages or images or systemd"
+SERVICES: Final = f"spark or kafka or prometheus or {OF_THEIR_OWN}"
 RUNS: Final = r"\d+ runs, \d+ failed"
 DAYS: Final = r"\d+ days, \d+ with an error"
 MOMENTS: Final = r"\d+ moments and \d+ changes of \d+ runs, \d+ wrong"
@@ -101,7 +102,7 @@ PARTS: Final = {
     ),
     "judge": Part("2,000 random faults: what is reported of them against the model", JUDGE, says=PLAYS, resumes=True),
     "judge-alerts": Part(
-        "500 random faults, and what woke operators in vain: who is woken, by Prometheus and by vmalert",
+        "500 random faults, and what woke operators for nothing: who is woken, by Prometheus and by vmalert",
         f"{JUDGE} --alerts --vmalert --plays 500",
         says=PLAYS,
         resumes=True,
@@ -139,7 +140,7 @@ PARTS: Final = {
     ),
     "services": Part(
         "the tests marked long that start Spark, Kafka or Prometheus",
-        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not (store or kubernetes or yarn or systemd)"',
+        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not ({OF_THEIR_OWN})"',
         examples="long",
     ),
     "stores": Part(
@@ -148,8 +149,12 @@ PARTS: Final = {
         examples="long",
     ),
     "kubernetes": Part(
-        "a real API server takes the manifests; pods as processes: the job to its end, pods killed, equal tables",
-        "pytest --long -m kubernetes",
+        "the chart's form on Spark, pods as processes: the job to its end, pods killed, equal tables",
+        'pytest --long -m "kubernetes and not chart"',
+    ),
+    "chart": Part(
+        "helm and a real API server take the chart; on 100,000 partitions an upgrade starts each container once",
+        "pytest --long -m chart",
     ),
     "yarn": Part(
         "the job submitted to YARN as its page says, in both modes; executor, machines, driver and NameNode lost",
@@ -158,6 +163,15 @@ PARTS: Final = {
     "systemd": Part(
         "a real systemd runs the services: killed, backed up while they write, restored, removed as their page says",
         "pytest --long -m systemd",
+    ),
+    "packages": Part(
+        "wheels build alike twice; each extra in its role; Python 3.11 to 3.14, pipx, uv; empty machine to incident",
+        "pytest --long -m packages",
+    ),
+    "images": Part(
+        "both images built from Debian packages and started by crun, read-only, as an unknown user: a killed broker is "
+        "an incident on their page",
+        "pytest --long -m images",
     ),
     "others": Part("the other tests marked long", f'{PYTEST} --long -m "not ({SERVICES})"', examples="long"),
     "flaky": Part(

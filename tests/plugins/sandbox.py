@@ -1,4 +1,20 @@
-"""Real Kafka clusters for tests, by fixtures. Nothing is imported, and no Java asked for, until one is used."""
+"""Real Kafka clusters for tests, by fixtures. Nothing is imported, and no Java asked for, until one is used.
+
+::
+
+    @pytest.mark.kafka
+    def test_something(kafka_cluster):
+        cluster = kafka_cluster(brokers=3, proxy=True, replica_lag_time_max_ms=3000)
+        cluster.admin.create_topic("orders", assignment=[[1, 2, 3]], configs={"min.insync.replicas": "2"})
+        with TopicWriter(cluster.bootstrap_servers, "orders", acks="all"):
+            cluster.proxy.hold(leader=1, follower=3)
+            cluster.admin.wait_isr("orders", 0, {1, 2})
+            cluster.proxy.release(leader=1, follower=3)
+        cluster.kill(2)
+        records = cluster.dump_metadata_log()
+
+When pytest dies, a watchdog kills the nodes and deletes their folder.
+"""
 
 from __future__ import annotations
 

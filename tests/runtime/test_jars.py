@@ -81,6 +81,22 @@ def test_a_jar_that_is_nowhere_is_named(lock: Locks) -> None:
         jars.jar_paths("test")
 
 
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_a_jar_of_the_installed_package_is_used_if_it_is_the_locked_one_and_nothing_is_fetched(
+    lock: Locks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: Coordinate
+) -> None:
+    packaged = tmp_path / jars.PACKAGE / version.path
+    packaged.parent.mkdir(parents=True)
+    packaged.write_bytes(content(OLD))
+    monkeypatch.syspath_prepend(tmp_path)
+    sums = lock(version)
+    (path,) = jars.jar_paths("test")
+    assert path.read_bytes() == content(version), "what has another checksum than the lock is not used"
+    assert (path == packaged) is (version == OLD)
+    assert (jars.missing(sums), jars.intact(version, sums[version])) == ({}, True)
+    assert jars.jars_folder().exists() is (version == NEW)
+
+
 def test_an_unknown_group_is_reported_with_the_known_ones(lock: Locks) -> None:
     lock(ONE)
     with pytest.raises(ConfigurationError, match="no group of jars called 'tset'; groups: test"):

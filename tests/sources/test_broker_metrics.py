@@ -45,6 +45,7 @@ from streaming.sources.broker_metrics import (
 )
 from streaming.sources.polling.view import ClusterView
 from streaming.sources.source import monotonic
+from streaming.stored_text import StoredText
 from tests.blocks import singly
 from tests.sources.conftest import answer
 
@@ -430,6 +431,19 @@ def test_the_login_of_the_table_goes_to_addresses_without_one_alone(serve: Serve
         "elsewhere": None,
     }
     assert "p%40ss" not in repr(client_from(client))
+
+
+def test_a_login_that_changes_in_its_file_is_used_from_then_on(serve: Serve, source_of: SourceOf) -> None:
+    logins = iter(["a:old", "a:new"])
+    right = "Basic " + base64.b64encode(b"a:new").decode()
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        is_right = request.headers["Authorization"] == right
+        answer(EXPOSITION if is_right else "", 200 if is_right else 401)(request)
+
+    login = StoredText(lambda: next(logins, "a:new"))
+    assert login == "a:old"
+    assert until(source_of({1: serve(handle)}, client={"basic.auth.user.info": login}), 3)
 
 
 def test_a_refused_login_names_the_key_and_no_password(serve: Serve, source_of: SourceOf) -> None:

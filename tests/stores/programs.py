@@ -7,6 +7,7 @@ of the cache: after a change there is another folder.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -62,6 +63,20 @@ def built(name: str, package: str, recipe: Path) -> Path:
     return _made(name, [recipe / "go.mod", recipe / "go.sum"], build) / name
 
 
+def go_module(name: str, recipe: Path) -> Path:
+    """Return the folder of the sources of a Go module; fetched if it is not here.
+
+    Args:
+        name: of the module.
+        recipe: the folder of the ``go.mod`` and ``go.sum`` that lock it.
+
+    Raises:
+        MissingTool: there is no Go, or it cannot fetch it; with its last line.
+    """
+    output = _ran(name, [_program("go", name, GO_FOLDER), "mod", "download", "-json", name], recipe)
+    return Path(json.loads(output)["Dir"])
+
+
 def azurite() -> Path:
     """Return the script of Azurite, Azure's blob server for tests, which Node runs; installed by npm if it is not here.
 
@@ -112,7 +127,7 @@ def _made(name: str, recipe: Sequence[Path], make: Callable[[Path], None]) -> Pa
     return final
 
 
-def _ran(name: str, command: Sequence[str | Path], folder: Path) -> None:
+def _ran(name: str, command: Sequence[str | Path], folder: Path) -> str:
     ended = subprocess.run(
         command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace", check=False, timeout=PATIENCE_SECONDS,
@@ -120,3 +135,4 @@ def _ran(name: str, command: Sequence[str | Path], folder: Path) -> None:
     if ended.returncode:
         last = (ended.stdout.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]
         raise MissingTool(f"{name} cannot be fetched: {Path(command[0]).name} says {last!r}; is there a network?")
+    return ended.stdout

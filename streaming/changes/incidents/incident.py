@@ -264,7 +264,7 @@ class Incident:
         self.is_polled |= row.source_kind == SourceKind.POLL and row.evidence is not None
         if row.because and row.because not in self.because and len(self.because) < SENTENCES_KEPT:
             self.because.append(row.because)
-        self.causes.update([row.cause] if row.cause else ())
+        self.causes.update([row.cause] if row.cause and row.events else ())  # eligibility alone is no event
         for event in row.events:
             if event in _COUNT_OF_EVENT:
                 self.counts[_COUNT_OF_EVENT[event]] += 1

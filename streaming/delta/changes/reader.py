@@ -53,7 +53,8 @@ from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
 from streaming.delta.log.cluster_files import of_clusters
 from streaming.delta.log.definitions import arrow_schema, check_layout
 from streaming.delta.log.storage import in_schema, open_table, read_versions
-from streaming.delta.log.table_log import BEFORE_FIRST, actions_of, files_added, has_entry, has_moved, identity_of
+from streaming.delta.log.table_log import BEFORE_FIRST, entry_actions, files_added, has_moved, identity_of
+from streaming.delta.store.announced import committed_here
 from streaming.delta.store.place import Url
 from streaming.errors import IsrwatchError
 
@@ -66,9 +67,15 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
 """Seconds between rounds in which derived tables follow commits that contain only heartbeats."""
+SECONDS_BETWEEN_HEARTBEATS_IN_STORES: Final = 60.0
+"""The same where each of these commits is requests."""
 SECONDS_BETWEEN_LOOKS: Final = 0.25
 """Seconds between looks for a new version in a store, where each look is a request: 345,600 a day."""
 SECONDS_BETWEEN_CHECKS: Final = 30.0
+_OURS: Final = ("committed by this process",)
+"""In place of the identity of an entry, until it is checked."""
+_FEW_VERSIONS: Final = 30
+"""Versions whose entries cost fewer requests to a store than opening the table."""
 SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
 _ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
 _ALWAYS: Final = ("version", "ordinal", "cluster_id")
@@ -109,7 +116,8 @@ class ChangeReader:
         self.version = after_version
         # When the next look in a store is due, where each is a request, and when the entry read last is checked again.
         self._look_at = self._check_at = 0.0
-        self._is_due = True
+        self._is_due = self._must_check = True
+        self._seen: tuple[int, list[dict[str, Any]]] | None = None  # a version that a look has found, and its actions
 
     def is_worth_a_poll(self) -> bool:
         """Return whether a poll would return rows, or raise.
@@ -121,16 +129,31 @@ class ChangeReader:
         self._is_due = self._is_due or self._identity is None or self._has_looked()
         return self._is_due
 
+    def rests(self) -> bool:
+        """Return whether the table is in a store, and no look was due or has found anything."""
+        return isinstance(self.path, Url) and not self.is_worth_a_poll()
+
     def _has_looked(self) -> bool:
         """Look for the next entry, if that is due; now and then the entry that was read last must be checked, too."""
-        now = time.monotonic()
+        now, committed = time.monotonic(), committed_here(self.path)
+        if now >= self._check_at:
+            self._check_at, self._must_check = now + SECONDS_BETWEEN_CHECKS, True
+            return True
+        if committed is not None:
+            return committed > self.version
         if now < self._look_at:
             return False
         self._look_at = now + SECONDS_BETWEEN_LOOKS
-        if now < self._check_at:
-            return has_entry(self.path, self.version + 1)
-        self._check_at = now + SECONDS_BETWEEN_CHECKS
-        return True
+        return self._entry_after(self.version) is not None
+
+    def _entry_after(self, version: int) -> list[dict[str, Any]] | None:
+        """Read the entry that follows a version, once; None if there is none, or none was committed by this process."""
+        if self._seen is None or self._seen[0] != version + 1:
+            if version == committed_here(self.path):
+                return None
+            actions = entry_actions(self.path, version + 1)
+            self._seen = None if actions is None else (version + 1, actions)
+        return None if self._seen is None else self._seen[1]
 
     def poll(self, to_version: int | None = None) -> list[tuple[int, pa.Table]]:
         """Return the rows that each version since the last call added, oldest first, without versions that added none.
@@ -143,10 +166,10 @@ class ChangeReader:
             TableRefused: the table has another layout than this program reads.
             TableUnreadable: a file is damaged or missing.
         """
-        if to_version is None and isinstance(self.path, Url) and not self.is_worth_a_poll():
+        if to_version is None and self.rests():
             return []
         upto, self._is_due = 1 << 62 if to_version is None else to_version, False
-        if self._identity is not None and identity_of(self.path, self.version) == self._identity:
+        if self._is_unchanged():
             newest, files = self._files_in_log(upto)
         else:
             newest, files = self._files_by_statistics(upto)
@@ -154,18 +177,33 @@ class ChangeReader:
             return []
         parts = [self._rows_of(file, date, newest) for file, date in files]
         rows = _in_order(pa.concat_tables([part for part in parts if part.num_rows] or [self._schema.empty_table()]))
-        self.version, self._identity = newest, identity_of(self.path, newest)
+        is_ours = committed_here(self.path) is not None
+        self.version, self._identity = newest, _OURS if is_ours else identity_of(self.path, newest)
         return by_version(rows)
+
+    def _is_unchanged(self) -> bool:
+        """Return whether the entry that was read last is there as it was; one of this process is rarely asked for."""
+        if self._identity is None or (committed_here(self.path) is not None and not self._must_check):
+            return self._identity is not None
+        self._must_check, present = False, identity_of(self.path, self.version)
+        self._identity = present if self._identity == _OURS and present is not None else self._identity
+        return present == self._identity
 
     def _files_in_log(self, upto: int) -> tuple[int, list[tuple[str, str]]]:
         """Follow the log entry by entry; neither compaction nor the expiry of history adds rows."""
         version, files = self.version, []
-        while version < upto and has_entry(self.path, version + 1):
+        while version < upto and (actions := self._entry_after(version)) is not None:
             version += 1
-            files += files_added(actions_of(self.path, version))
+            files += files_added(actions)
         return version, files
 
     def _files_by_statistics(self, upto: int) -> tuple[int, list[tuple[str, str]]]:
+        """Open the table; in a store a few versions up to a given one are read from their entries, if all are there."""
+        is_short = BEFORE_FIRST < self.version < upto <= self.version + _FEW_VERSIONS
+        if is_short and isinstance(self.path, Url) and self._identity is None:
+            few = self._files_in_log(upto)
+            if few[0] == upto:
+                return few
         table = open_table(self.path)
         if table is None:
             if self.version > BEFORE_FIRST:

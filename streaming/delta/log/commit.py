@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from streaming.contracts.identifiers import NOWHERE
 from streaming.delta.log.storage import file_place, writing
 from streaming.delta.store.objects import put
+from streaming.delta.store.written_here import remember
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -82,6 +83,7 @@ def written(
         content = _parquet(own, _options(own, packing))
         with writing(str(path)):
             put(file_place(path, name), content)
+            remember(file_place(path, name), content)
         yield {
             "path": name,
             "partitionValues": partition,

@@ -21,6 +21,7 @@ from streaming.delta.log.commit import Layout, entry
 from streaming.delta.log.storage import make_folder, open_table, table_at, writing
 from streaming.delta.log.table_log import entry_of
 from streaming.delta.store.objects import create
+from streaming.delta.store.place import Url
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
@@ -59,7 +60,11 @@ def rows_to_arrow(rows: list[dict[str, object]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def properties_of(table: Table) -> dict[str, str]:
+CHECKPOINTS_IN_STORES: Final = 25
+"""Commits between two checkpoints of a table that is written again and again; one takes eight requests."""
+
+
+def properties_of(table: Table, *, is_in_store: bool = False) -> dict[str, str]:
     """Return a table's properties.
 
     The job itself expires log entries and old files (``maintenance``), earlier than the retention times below, which
@@ -67,7 +72,7 @@ def properties_of(table: Table) -> dict[str, str]:
     more than a hundred columns, and the log holds the statistics of every file.
     """
     return {
-        CHECKPOINT_PROPERTY: "50" if table.append_only else "5",
+        CHECKPOINT_PROPERTY: "50" if table.append_only else str(CHECKPOINTS_IN_STORES) if is_in_store else "5",
         APPEND_ONLY: "true" if table.append_only else "false",
         "delta.enableExpiredLogCleanup": "false",
         "delta.logRetentionDuration": "interval 30 days",
@@ -213,7 +218,7 @@ def _create(path: Place, table: Table) -> None:
         "format": _FORMAT,
         "schemaString": Schema.from_arrow(arrow_schema(table)).to_json(),
         "partitionColumns": list(table.partitioned_by),
-        "configuration": properties_of(table),
+        "configuration": properties_of(table, is_in_store=isinstance(path, Url)),
         "createdTime": time.time_ns() // 1_000_000,
     }
     with writing(str(path)):

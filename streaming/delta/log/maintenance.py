@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from streaming.delta.log.durable import flushed_version
 from streaming.delta.log.storage import data_files, delete_files, in_schema, read_file, writing
 from streaming.delta.log.table_log import delete_log_before, files_in_log, written_at
+from streaming.delta.store.place import Url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +42,11 @@ SMALL_BYTES: Final = 512 * 1024
 LARGE_BYTES: Final = 32 * 1024 * 1024
 LOG_ENTRIES: Final = 300
 """There are up to 400: these, 50 until the next round, 50 back to a checkpoint. Listing 500 takes a millisecond."""
+LOG_ENTRIES_OF_STORES: Final = 900
+"""One request lists them; no writer makes as many in the time in which a commit needs no proof (``writer``)."""
 SECONDS_BETWEEN_SWEEPS: Final = 60.0
+SECONDS_BETWEEN_SWEEPS_OF_STORES: Final = 900.0
+"""A sweep lists the whole table three times, and of what it deletes a store keeps no more meanwhile than it costs."""
 SECONDS_BETWEEN_EXPIRIES: Final = 3600.0
 
 
@@ -82,11 +87,15 @@ class Maintenance:
         self._commits = 0
         self._unreferenced_since: dict[str, float] = {}
         self._swept = time.monotonic()
+        self._old = -1  # a version below which the next search need not look
+        self._between_sweeps = SECONDS_BETWEEN_SWEEPS
+        if isinstance(self._path, Url):
+            self._between_sweeps = SECONDS_BETWEEN_SWEEPS_OF_STORES
 
     def after_commit(self) -> None:
         """Count a commit; run a round if one is due, which may add versions to the table."""
         self._commits += 1
-        is_sweep_due = time.monotonic() - self._swept >= SECONDS_BETWEEN_SWEEPS
+        is_sweep_due = time.monotonic() - self._swept >= self._between_sweeps
         if is_sweep_due or self._commits % COMMITS_BETWEEN_ROUNDS == 0:
             with writing(str(self._path)):
                 self._round()
@@ -96,26 +105,30 @@ class Maintenance:
         if now is None:  # another writer of the table is far ahead
             return
         self.expire_log(now)
-        if time.monotonic() - self._swept >= SECONDS_BETWEEN_SWEEPS:
+        if time.monotonic() - self._swept >= self._between_sweeps:
             self.sweep(now)
 
     def expire_log(self, now: float) -> None:
         """Delete the log entries that were superseded more than ``reader_minutes`` ago, and those above the limit."""
         since = now - self._policy.reader_minutes * 60
-        newest = self._writer.version
-        before, after = -1, newest + 1
+        newest, made = self._writer.version, self._writer.entries
+        before, after = self._old, newest + 1
         # A binary search; deleted entries count as old. If a clock was set back, it may end early: then more stays.
         while after - before > 1:
             middle = (before + after) // 2
-            if (written_at(self._path, middle) or 0.0) > since:
+            written = made[middle].written(now) if middle in made else written_at(self._path, middle)
+            if written is not None and written > since:
                 after = middle
             else:
                 before = middle
+        if isinstance(self._path, Url):  # each step is a request, unless this process has made the version
+            self._old = before
         flushed = flushed_version(self._path)
-        limit = max(0, before, newest - LOG_ENTRIES)
+        most = LOG_ENTRIES_OF_STORES if isinstance(self._path, Url) else LOG_ENTRIES
+        limit = max(0, before, newest - most)
         if flushed is not None:  # one earlier, because its checkpoint may be younger than its mark, and torn
             limit = min(limit, max(0, flushed - 1))
-        self._unreferenced_since |= delete_log_before(self._path, limit)
+        self._unreferenced_since |= delete_log_before(self._path, limit, made, now)
 
     def sweep(self, now: float) -> None:
         """Delete the data files that no version in the log has needed for ``reader_minutes``.
@@ -126,7 +139,7 @@ class Maintenance:
         """
         self._swept = time.monotonic()
         paths = list(self._writer.files())
-        needed = files_in_log(self._path) | {*paths, *(unquote(path) for path in paths)}
+        needed = files_in_log(self._path, self._writer.entries) | {*paths, *(unquote(path) for path in paths)}
         unneeded = {file: self._unreferenced_since.get(file, now) for file in data_files(self._path) - needed}
         expired = {file for file, since in unneeded.items() if since < now - self._policy.reader_minutes * 60}
         delete_files(self._path, expired)

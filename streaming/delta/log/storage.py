@@ -23,6 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from streaming import movement
 from streaming.delta.store.objects import StoreError, delete, get, head, names_below
 from streaming.delta.store.place import options_of
+from streaming.delta.store.written_here import recall
 from streaming.errors import ConfigurationError, IsrwatchError, TableRefused, TableUnreadable
 from streaming.locks import Lock, lock, try_lock
 from streaming.system_errors import OF_THE_DISK, sentence_of
@@ -152,7 +153,7 @@ def _of_versions(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:
 def _parquet(path: Place, file: str) -> pq.ParquetFile:
     place = file_place(path, file)
     try:
-        source = str(place) if isinstance(place, Path) else pa.BufferReader(get(place))
+        source = str(place) if isinstance(place, Path) else pa.BufferReader(recall(place) or get(place))
         return pq.ParquetFile(source, page_checksum_verification=True)
     except FileNotFoundError:
         raise TableUnreadable(
@@ -180,6 +181,22 @@ def in_schema(rows: pa.Table, schema: pa.Schema, partition: Mapping[str, str]) -
 def _has_fields(schema: pa.Schema, expected: pa.Field) -> bool:
     kind = schema.field(expected.name).type
     return not pa.types.is_struct(kind) or {each.name for each in kind} == {each.name for each in expected.type}
+
+
+def content_of(path: Place, file: str) -> bytes:
+    """Read one data file as it is stored; raises as :func:`read_file` does."""
+    try:
+        with reading(str(path)):
+            return get(file_place(path, file))
+    except FileNotFoundError:
+        raise TableUnreadable(f"cannot read the table {path}: its data file {file} is missing") from None
+
+
+def rows_in(content: bytes, path: Place, columns: Sequence[str]) -> pa.Table:
+    """Return the rows of a data file of a table that was read, and those of the columns that it has."""
+    with reading(str(path)):
+        file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        return file.read([name for name in columns if name in file.schema_arrow.names])
 
 
 def file_place(path: Place, file: str) -> Place:

@@ -7,12 +7,14 @@ row and no column.
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from streaming.delta.log.storage import reading, size_of
 from streaming.delta.store.objects import delete, get, head, names_below, put
+from streaming.delta.store.written_here import recall
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
@@ -58,6 +60,32 @@ def identity_of(path: Place, version: int) -> tuple[object, ...] | None:
     return None if status is None else status.identity
 
 
+class EntryFiles(NamedTuple):
+    """Content of a log entry that this process has committed, as far as it matters to maintenance.
+
+    Attributes:
+        committed: when, in seconds by a clock of this process that nobody sets.
+        added, removed: names of files in the folder of the table.
+    """
+
+    committed: float
+    added: frozenset[str]
+    removed: frozenset[str]
+
+    @classmethod
+    def of(cls, added: Iterable[str], removed: Iterable[str]) -> EntryFiles:
+        """Take names as they are in the log; the entry was committed just now."""
+        return cls(time.monotonic(), frozenset(map(unquote, added)), frozenset(map(unquote, removed)))
+
+    def written(self, now: float) -> float:
+        """Return when it was committed by the clock of the store, of which ``now`` is the present."""
+        return now - (time.monotonic() - self.committed)
+
+
+EntriesByVersion = dict[int, EntryFiles]
+"""Entries that a writer need not read: it has made them."""
+
+
 def written_at(path: Place, version: int) -> float | None:
     """Return when a version was committed, in seconds since 1970 by the clock of the store; None if it has expired."""
     status = head(entry_of(path, version))
@@ -93,10 +121,15 @@ def has_entry(path: Place, version: int) -> bool:
 
 def actions_of(path: Place, version: int) -> list[dict[str, Any]]:
     """Read the actions of one log entry, none if it is empty or missing; ``TableUnreadable`` if it is damaged."""
+    return entry_actions(path, version) or []
+
+
+def entry_actions(path: Place, version: int) -> list[dict[str, Any]] | None:
+    """Read as :func:`actions_of` does; None if there is no such entry. In a store that is a look and a read in one."""
     with suppress(FileNotFoundError), reading(str(path)):
-        entry = get(entry_of(path, version)).decode()
+        entry = (recall(entry_of(path, version)) or get(entry_of(path, version))).decode()
         return [json.loads(line) for line in entry.split("\n") if line]
-    return []
+    return None
 
 
 def files_added(actions: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -117,14 +150,23 @@ def newest_checkpoint(path: Place) -> int | None:
     return None
 
 
-def delete_log_before(path: Place, version: int) -> dict[str, float]:
+def delete_log_before(
+    path: Place, version: int, made: EntriesByVersion | None = None, now: float = 0.0
+) -> dict[str, float]:
     """Delete the log entries before the newest checkpoint at or before a version, which contains their result.
 
     Invariant: the log begins with a checkpoint or with version 0, so a reader never needs an entry that was deleted.
 
+    Args:
+        path: of the table.
+        version: which stays.
+        made: entries that need not be read; those that are deleted are taken out.
+        now: the present by the clock of the store, for entries that are given.
+
     Returns:
-        the data files that the deleted entries removed from the table, and when, in seconds since 1970.
+        the data files that the deleted entries removed from the table, and when, by the clock of the store.
     """
+    made = {} if made is None else made
     entries = [(name, _number(name), version is not None) for name, version in log_entries(path)]
     checkpoints = [number for name, number, _ in entries if ".checkpoint" in name]
     version = min(version, newest_checkpoint(path) or 0)  # the one in _last_checkpoint stays
@@ -132,7 +174,7 @@ def delete_log_before(path: Place, version: int) -> dict[str, float]:
     removed: dict[str, float] = {}
     for name, number, is_entry in entries:
         if number < begin:
-            removed.update(_removed_by(path, number) if is_entry else {})
+            removed.update(_removed_by(path, number, made.pop(number, None), now) if is_entry else {})
             delete(path / _LOG / name)
     return removed
 
@@ -201,7 +243,9 @@ def written_by(path: Path, version: int) -> Iterator[Path]:
     return (path / unquote(action["add"]["path"]) for action in actions_of(path, version) if "add" in action)
 
 
-def _removed_by(path: Place, version: int) -> dict[str, float]:
+def _removed_by(path: Place, version: int, made: EntryFiles | None, now: float) -> dict[str, float]:
+    if made is not None:
+        return dict.fromkeys(made.removed, made.written(now))
     written = written_at(path, version)
     if written is None:  # another writer of the table may delete the same entry meanwhile
         return {}
@@ -215,11 +259,22 @@ def _number(name: str) -> int:
     return int(number) if number.isdecimal() else _NO_VERSION
 
 
-def files_in_log(path: Place) -> set[str]:
-    """List the files that were added or removed by the versions whose log entries are still there."""
-    versions = [version for _, version in log_entries(path) if version is not None]
-    actions = (action for version in versions for action in actions_of(path, version))
-    return {unquote(action[kind]["path"]) for action in actions for kind in ("add", "remove") if kind in action}
+def files_in_log(path: Place, made: Mapping[int, EntryFiles]) -> set[str]:
+    """List the files that were added or removed by the versions whose log entries are still there.
+
+    Args:
+        path: of the table.
+        made: entries that need not be read.
+    """
+    versions = {version for _, version in log_entries(path) if version is not None}
+    actions = [action for version in versions - made.keys() for action in actions_of(path, version)]
+    read = {unquote(action[kind]["path"]) for action in actions for kind in ("add", "remove") if kind in action}
+    return read.union(*(made[version].added | made[version].removed for version in versions & made.keys()))
+
+
+def log_objects(path: Place, version: int) -> tuple[Place, Place, Place]:
+    """Return the places of the entry of a version, of its checkpoint, and of the hint that points readers at it."""
+    return entry_of(path, version), path / f"{_LOG}/{version:020}.checkpoint.parquet", path / _LOG / _HINT
 
 
 def entry_of(path: Place, version: int) -> Place:

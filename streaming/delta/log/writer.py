@@ -16,10 +16,10 @@ Depends on Delta's commits, on no row.
 # time; should the first request arrive even later, it finds the name taken by the same content.
 #
 # Expiry of the log makes an absent entry ambiguous. A writer that was suspended may find N + 1 free because another one
-# has made it and 300 more versions, and then deleted it. Entries are deleted in order, so while entry N exists, no
+# has made it and hundreds more, and then deleted it. Entries are deleted in order, so while entry N exists, no
 # later one was deleted. So the writer looks up entry N after the commit. If it is gone, the commit was made in the
 # past, where no reader looks, and is taken back. In a store, where a look is a request, the writer skips it shortly
-# after the last proof that N is the newest: no writer makes 300 versions in that time.
+# after the last proof that N is the newest: of a store more entries stay than a writer makes in that time.
 #
 # A generation is that of the opened version plus a random step, and no time of a clock: where clocks differ, two
 # writers of one version could have the same one, and each would take a commit of the other for its own.
@@ -46,13 +46,15 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streaming import movement
+from streaming.delta.log.checkpoints import CopiedLog
 from streaming.delta.log.commit import DataFile, Layout, Packing, entry, removed, transactions_in, written
 from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROPERTY, create_or_upgrade
 from streaming.delta.log.storage import writing
-from streaming.delta.log.table_log import actions_of, entry_of, has_entry, newest_version
+from streaming.delta.log.table_log import EntriesByVersion, EntryFiles, actions_of, entry_of, has_entry, newest_version
 from streaming.delta.store.announced import announce
 from streaming.delta.store.objects import StoreError, create, delete
 from streaming.delta.store.place import Url, at_once
+from streaming.delta.store.written_here import remember
 from streaming.errors import TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
@@ -77,12 +79,16 @@ SECONDS_UNTIL_GIVEN_UP: Final = 60.0
 SECONDS_BETWEEN_TRIES: Final = 1.0
 _STEP: Final = 1 << 32
 """Range of the step from one generation to the next: writers that open the same version do not draw the same one."""
-SECONDS_OF_PROOF: Final = 5.0
+SECONDS_OF_PROOF: Final = 20.0
 """Seconds after a commit in which no other writer can have made and expired as many versions as stay in the log."""
 
 
 class Writer:
-    """The only writer of a table: it stops as soon as another one has committed, unless they write :meth:`in_turn`."""
+    """The only writer of a table: it stops as soon as another one has committed, unless they write :meth:`in_turn`.
+
+    Attributes:
+        entries: those of a store that it has made, until maintenance deletes them.
+    """
 
     def __init__(self, table: DeltaTable, path: Place) -> None:
         """Take the next generation, which the first commit of this writer stores; ``table`` was just opened."""
@@ -94,6 +100,7 @@ class Writer:
         statistics = (configuration.get(STATISTICS_PROPERTY) or "").split(",")
         self._layout = Layout(tuple(table.metadata().partition_columns), tuple(statistics))
         self._checkpoint_interval = int(configuration.get(CHECKPOINT_PROPERTY) or 0)
+        self.entries: EntriesByVersion = {}
         self._took_over()
 
     @classmethod
@@ -107,6 +114,7 @@ class Writer:
         self._transactions: dict[str, int | None] = {}  # requested or stored since the table was read
         self._files: dict[str, DataFile] | None = None
         self._proved_at = _now()
+        self._copied_log = CopiedLog(self.path) if isinstance(self.path, Url) else None
 
     @property
     def version(self) -> int:
@@ -242,8 +250,12 @@ class Writer:
             adds = [{**add, "dataChange": is_new_data} for add in added]
             stored = {**transactions, GENERATION: self._generation}
             removes = [removed(files[name], is_new_data=is_new_data) for name in gone]
-            self._create(entry(adds, removes, stored, definition))
+            content = entry(adds, removes, stored, definition)
+            self._create(content)
             self._version += 1
+            remember(entry_of(self.path, self._version), content)
+            if self._copied_log is not None:
+                self._copied_log.follow(self._version, content)
             self._transactions |= stored
             if self._files is not None:
                 names = set(gone)
@@ -251,11 +263,14 @@ class Writer:
                 self._files |= {
                     each["path"]: DataFile(each["path"], each["size"], each["partitionValues"]) for each in adds
                 }
+            if isinstance(self.path, Url):  # where reading them again would be requests
+                self.entries[self._version] = EntryFiles.of((add["path"] for add in adds), gone)
             announce(self.path, self._version)
             movement.note()
             if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:
                 with suppress(DeltaError, OSError):  # until the next checkpoint readers read more entries
-                    self.table.create_checkpoint()
+                    if self._copied_log is None or not self._copied_log.has_created_checkpoint(self._version):
+                        self.table.create_checkpoint()
         return self._version
 
     def files(self) -> dict[str, DataFile]:

@@ -2,7 +2,8 @@
 
 An exporter of a folder looks at each of twenty tables ten times a second, which costs nothing; in a store each look is
 a request that costs money. So the job puts one object next to the tables after it has committed, and exporters read
-that object once a second. It may be late, lost, or old, so exporters also look at each table now and then regardless.
+that object every two seconds. It may be late, lost, or old, so exporters also look at each table now and then
+regardless. A process that has committed itself knows without a request.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.store.objects import get, put
 from streaming.delta.store.place import Url
 
@@ -23,9 +25,11 @@ if TYPE_CHECKING:
 
 NAME: Final = "_newest_versions.json"
 SECONDS_BETWEEN_PUTS: Final = 1.0
-SECONDS_BETWEEN_GETS: Final = 1.0
+SECONDS_BETWEEN_GETS: Final = 2.0
 SECONDS_BETWEEN_LOOKS: Final = 30.0
 """Interval at which exporters look at a table although no newer version was announced."""
+_LOOKED_AT_DIRECTLY: Final = PARTITION_CHANGES.name
+"""Readers look for its next version themselves (``changes.reader``), so it alone is no reason to put the object."""
 
 
 class _Announcer:
@@ -41,7 +45,7 @@ class _Announcer:
         """Put the version soon, together with others."""
         with self._lock:
             self._versions[table] = version
-            if self._timer is None:
+            if self._timer is None and table != _LOOKED_AT_DIRECTLY:
                 self._timer = threading.Timer(SECONDS_BETWEEN_PUTS, self._put)
                 self._timer.daemon = True
                 self._timer.start()
@@ -63,11 +67,13 @@ class _Announcer:
 
 
 _announcers: Final[dict[Url, _Announcer]] = {}
+_committed: Final[dict[Url, int]] = {}
 
 
 def announce(table: Place, version: int) -> None:
     """Announce the newest version of a table in a store; readers of folders look themselves."""
     if isinstance(table, Url):
+        _committed[table] = version
         _announcers.setdefault(table.parent, _Announcer(table.parent)).announce(table.name, version)
 
 
@@ -75,6 +81,14 @@ def finish_announcements() -> None:
     """Put all versions that wait to be announced; the last ones of a job that stops."""
     for each in _announcers.values():
         each.finish()
+
+
+def committed_here(table: Place) -> int | None:
+    """Return the version of a table in a store that this process has committed last; None if it does not write it.
+
+    A hint as well: another job may have taken over the table.
+    """
+    return _committed.get(table) if isinstance(table, Url) else None
 
 
 class AnnouncedVersions:
@@ -85,6 +99,11 @@ class AnnouncedVersions:
         self._versions: dict[str, int] = {}
         self._looked_at: dict[str, float] = {}
         self._asked_at = -SECONDS_BETWEEN_GETS
+
+    def newest(self, table: str) -> int | None:
+        """Return the version of a table that was announced last; None for none."""
+        with self._lock:
+            return self._versions.get(table)
 
     def is_worth_a_look(self, table: str, version: int) -> bool:
         """Return whether a table may have another version than the one that was read."""

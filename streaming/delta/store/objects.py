@@ -37,6 +37,7 @@ from threading import Barrier
 from typing import TYPE_CHECKING, Final
 
 from streaming.delta.store.contract import ObjectStatus, StoreError
+from streaming.delta.store.written_here import forget
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def head(place: Place) -> ObjectStatus | None:
 
 def delete(place: Place) -> None:
     """Delete an object, if there is one."""
+    forget(place)
     store, name = _store(place)
     store.delete(name)
 

@@ -31,6 +31,8 @@ PATIENCE: Final = {"timeout": "10s", "max_retries": "4", "retry_timeout": "20s"}
 _AT_ONCE: Final = 16
 A = TypeVar("A")
 B = TypeVar("B")
+_OF_OTHER_CLIENTS: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "gcs": "gs"}
+"""Schemes of Hadoop and others for a store that has a scheme here."""
 _WITH_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -105,6 +107,8 @@ def place_of(text: str, options: Mapping[str, str] | None = None, where: str = "
         return Path(text)
     if scheme == "file":
         return Path(url2pathname(urlsplit(text).path))
+    if (ours := _OF_OTHER_CLIENTS.get(scheme)) is not None:
+        raise ConfigurationError(f"tables.directory (--tables) begins with {scheme}://: write {ours}:// in its place")
     if scheme not in SCHEMES:
         schemes = ", ".join(f"{each}://" for each in sorted(SCHEMES))
         raise ConfigurationError(

@@ -21,13 +21,19 @@ from streaming.contracts.identifiers import NOWHERE, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
-from streaming.delta.changes.reader import SECONDS_BETWEEN_HEARTBEATS, ChangeReader, ChangesRestarted
+from streaming.delta.changes.reader import (
+    SECONDS_BETWEEN_HEARTBEATS,
+    SECONDS_BETWEEN_HEARTBEATS_IN_STORES,
+    ChangeReader,
+    ChangesRestarted,
+)
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.commit import NO_LOG_IDS
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.projections.of_clusters import recovered_sources
 from streaming.delta.projections.tables import DerivedTables
 from streaming.delta.quarantine import Quarantine
+from streaming.delta.store.place import Url
 from streaming.errors import TableRefused
 from streaming.jobs.queries import BatchResult, Stopwatch, summed
 from streaming.jobs.shards.rounds import Rounds, merged, names_of
@@ -251,7 +257,9 @@ class ReplicationBatch:
         """Return whether tables lack something: after steps soon, after mere heartbeats later."""
         if self._is_deriving:  # its thread moves the tables
             return False
-        rest = SECONDS_WHILE_DEGRADED if self._tables.is_degraded else SECONDS_BETWEEN_HEARTBEATS
+        is_in_store = isinstance(self._directory, Url)
+        rest = SECONDS_BETWEEN_HEARTBEATS_IN_STORES if is_in_store else SECONDS_BETWEEN_HEARTBEATS
+        rest = SECONDS_WHILE_DEGRADED if self._tables.is_degraded else rest
         rest = self.workers.rest_seconds if self._stepped > self._tables.version else rest
         is_rested = time.monotonic() - self._derived_at >= factor * rest
         return bool(self._pending) and is_rested

@@ -17,6 +17,7 @@ from kafka.net.sasl.oauth import SaslMechanismOAuth
 from streaming.errors import ConfigurationError
 from streaming.sources.protocol.tls import VERIFICATION, Tls
 from streaming.sources.protocol.tokens import COMMAND, Provider, Tokens, are_known, tokens_of
+from streaming.stored_text import as_of_now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +105,9 @@ class Security:
         if self.tokens is not None:
             return SaslMechanismOAuth(sasl_oauth_token_provider=Provider(self.tokens))
         return get_sasl_mechanism(self.mechanism)(
-            sasl_mechanism=self.mechanism, sasl_plain_username=self.username, sasl_plain_password=self.password
+            sasl_mechanism=self.mechanism,
+            sasl_plain_username=as_of_now(self.username),
+            sasl_plain_password=as_of_now(self.password),
         )
 
     def __repr__(self) -> str:

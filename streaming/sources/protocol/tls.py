@@ -1,4 +1,4 @@
-"""TLS of a connection, from librdkafka's properties with librdkafka's meaning.
+"""TLS of a connection, from librdkafka's properties with librdkafka's meaning, and the truststore of Java's clients.
 
 The files are read for each connection, so a certificate that was renewed is used without a restart.
 """
@@ -16,27 +16,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.errors import ConfigurationError
+from streaming.sources.protocol.key_stores import read
+from streaming.stored_text import as_of_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from streaming.sources.protocol.key_stores import KeyStore
 
 SUPPORTED: Final = frozenset({
     "ssl.ca.location", "ssl.ca.pem", "ssl.crl.location", "ssl.certificate.location", "ssl.certificate.pem",
     "ssl.key.location", "ssl.key.pem", "ssl.key.password", "ssl.cipher.suites",
     "ssl.endpoint.identification.algorithm",
+    "ssl.truststore.location", "ssl.truststore.password", "ssl.keystore.location", "ssl.keystore.password",
 })  # fmt: skip
 _PROBE: Final = "probe"
 VERIFICATION: Final = "enable.ssl.certificate.verification"
-_KEYSTORE: Final = "ssl.keystore."
-_OF_KEYSTORE: Final = (
-    "write what is in the keystore into a file, by openssl pkcs12 -nodes -in KEYSTORE -out client.pem, and that into "
-    "ssl.certificate.location and ssl.key.location"
-)
-_OWN: Final = ("ssl.certificate.", "ssl.key.", "ssl.cipher.")
+_TRUSTSTORE, _KEYSTORE = "ssl.truststore.location", "ssl.keystore.location"
+_OWN: Final = ("ssl.certificate.", "ssl.key.", "ssl.keystore.", "ssl.cipher.")
 # The last authority of a file counts, because a new one stands next to the old one for a time; of our own
 # certificate and of the certificates that sign it the first one.
 _LASTING: Final = (
-    ("ssl.ca.location", max), ("ssl.ca.pem", max), ("ssl.certificate.location", min), ("ssl.certificate.pem", min),
+    ("ssl.ca.location", max), ("ssl.ca.pem", max), (_TRUSTSTORE, max),
+    ("ssl.certificate.location", min), ("ssl.certificate.pem", min), (_KEYSTORE, min),
 )  # fmt: skip
 _BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
@@ -56,9 +58,10 @@ class Tls:
         """
         unsupported = sorted(key for key in self.client if key.startswith("ssl.") and key not in SUPPORTED)
         if unsupported:
-            others = f"remove it, or use some of {', '.join(sorted(SUPPORTED))}"
-            fix = _OF_KEYSTORE if unsupported[0].startswith(_KEYSTORE) else others
-            raise ConfigurationError(f"{self.table} {unsupported[0]} is not supported: {fix}")
+            raise ConfigurationError(
+                f"{self.table} {unsupported[0]} is not supported: remove it, or use one of "
+                f"{', '.join(sorted(SUPPORTED))}"
+            )
         self.context()
 
     def context(self) -> ssl.SSLContext:
@@ -99,6 +102,8 @@ class Tls:
         value = self.client.get(key, "")
         if key.endswith(".pem"):
             return value
+        if key in {_TRUSTSTORE, _KEYSTORE}:
+            return self._store(key).certificates if value else ""
         path = Path(value)
         files = [each for each in path.iterdir() if each.is_file()] if value and path.is_dir() else [path]
         return "".join(each.read_text(encoding="utf-8", errors="replace") for each in files)
@@ -108,6 +113,9 @@ class Tls:
         with self._blaming("ssl.ca.location"):
             if location == _PROBE and not self._boolean(VERIFICATION):
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the authorities of the machine take 25 ms to load
+            elif location == _PROBE and _TRUSTSTORE in self.client:
+                with self._blaming(_TRUSTSTORE):
+                    context = ssl.create_default_context(cadata=self._store(_TRUSTSTORE).certificates)
             elif location == _PROBE and "ssl.ca.pem" not in self.client:
                 context = ssl.create_default_context()
             elif location == _PROBE:
@@ -125,8 +133,10 @@ class Tls:
 
     def _show_certificate(self, context: ssl.SSLContext) -> None:
         """Load our own certificate and its key. OpenSSL reads them from files only."""
-        password = self.client.get("ssl.key.password", "")  # without one, ssl would prompt on the terminal
+        password = as_of_now(self.client.get("ssl.key.password", ""))  # without one, ssl would prompt on the terminal
         key = self.client.get("ssl.key.location")
+        if _KEYSTORE in self.client:
+            self._show_keystore(context)
         with tempfile.TemporaryDirectory(prefix="isrwatch-") as folder:
             if "ssl.key.pem" in self.client:
                 key = self._written(Path(folder) / "key.pem", "ssl.key.pem")
@@ -138,10 +148,19 @@ class Tls:
                 with self._blaming("ssl.certificate.location"):
                     context.load_cert_chain(self.client["ssl.certificate.location"], key, password)
 
+    def _show_keystore(self, context: ssl.SSLContext) -> None:
+        with self._blaming(_KEYSTORE), tempfile.TemporaryDirectory(prefix="isrwatch-") as folder:
+            store = self._store(_KEYSTORE)
+            if not store.key:
+                raise ValueError("it has no key with a certificate")
+            key, chain = _private(Path(folder) / "key.pem", store.key), _private(Path(folder) / "own.pem", store.chain)
+            context.load_cert_chain(chain, key, as_of_now(self.client.get("ssl.key.password", "")))
+
+    def _store(self, key: str) -> KeyStore:
+        return read(self.client[key], as_of_now(self.client.get(key.replace(".location", ".password"), "")))
+
     def _written(self, path: Path, key: str) -> str:
-        path.touch(mode=0o600)
-        path.write_text(self.client[key], encoding="utf-8")
-        return str(path)
+        return _private(path, self.client[key])
 
     def _boolean(self, key: str) -> bool:
         value = self.client.get(key, "true")
@@ -156,6 +175,13 @@ class Tls:
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError, too
             where = f"{self.client[key]}: " if key.endswith((".location", ".suites")) else ""
             raise ConfigurationError(f"{self.table} {key} cannot be used: {where}{error}") from None
+
+
+def _private(path: Path, content: str) -> str:
+    """Write a file that only its owner may read; return its path."""
+    path.touch(mode=0o600)
+    path.write_text(content, encoding="utf-8")
+    return str(path)
 
 
 # Until when a certificate is valid. Pure: bytes in, seconds since 1970 out.

@@ -22,6 +22,7 @@ from urllib.request import Request, urlopen
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.stored_text import as_of_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,7 +139,7 @@ def token_of_command(command: str) -> Token:
 
 def _token_of_provider(client: Mapping[str, str]) -> Token:
     """Ask for a token with the client's own credentials (RFC 6749, 4.4)."""
-    client_id, secret, url = (client[key] for key in _OIDC)
+    client_id, secret, url = (as_of_now(client[key]) for key in _OIDC)
     scope = client.get("sasl.oauthbearer.scope")
     fields = {"grant_type": "client_credentials", **({} if scope is None else {"scope": scope})}
     login = b64encode(f"{quote_plus(client_id)}:{quote_plus(secret)}".encode()).decode()

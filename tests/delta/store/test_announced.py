@@ -14,6 +14,7 @@ from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.store.announced import (
     NAME,
+    SECONDS_BETWEEN_GETS,
     SECONDS_BETWEEN_LOOKS,
     AnnouncedVersions,
     announce,
@@ -52,7 +53,7 @@ def test_a_look_follows_an_announcement_within_seconds_and_is_spared_without(dir
     announce(directory / TABLE, 6)
     announce(directory / "topics", 1)
     wait_until(lambda: names_below(directory) == [NAME], "the announcement is put", seconds=10)
-    clock.now += 1
+    clock.now += SECONDS_BETWEEN_GETS
     assert versions.is_worth_a_look(TABLE, 5)
     assert versions.is_worth_a_look(TABLE, 5), "as long as it was not read"
     assert not versions.is_worth_a_look(TABLE, 6)
@@ -60,9 +61,9 @@ def test_a_look_follows_an_announcement_within_seconds_and_is_spared_without(dir
 
 
 def test_a_job_that_stops_announces_its_last_versions_at_once_and_leaves_no_thread(directory: Url) -> None:
-    announce(directory / TABLE, 7)
+    announce(directory / "topics", 7)
     finish_announcements()
-    assert json.loads(get(directory / NAME)) == {TABLE: 7}
+    assert json.loads(get(directory / NAME)) == {"topics": 7}
     assert [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)] == []
     finish_announcements()
 

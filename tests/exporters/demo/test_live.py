@@ -12,9 +12,9 @@ import pytest
 from exporters.demo.command import DemoRun
 from exporters.demo.live import DemoProgress, newest, screen
 from exporters.demo.location import DemoLocation, free_port
-from exporters.demo.parts import Parts
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, EventRow, ReplicationSnapshot, TopicPartitions
+from exporters.running.supervision import Supervisor
 from streaming.contracts.state import ClusterState, PartitionState
 from streaming.delta.changes.reader import ChangesRestarted
 from streaming.terminal import Terminal
@@ -140,9 +140,9 @@ def test_a_terminal_gets_a_picture_of_everything() -> None:
 def test_the_live_view_ends_when_its_time_is_over(tmp_path: Path) -> None:
     location = DemoLocation(directory=tmp_path, port=free_port(None))
     piped, output = console()
-    with Parts(logs=location.logs) as parts:
-        began = time.monotonic()
-        progress, metrics = DemoRun(piped, parts, location).watch(TablesReader(location.tables), 0.3, "scenario steady")
+    began = time.monotonic()
+    nothing = Supervisor({}, lambda _name, _line: None, lambda _: None)
+    progress, metrics = DemoRun(piped, nothing, location).watch(TablesReader(location.tables), 0.3, "scenario steady")
     assert 0.3 <= time.monotonic() - began < 60
     assert (progress.partitions(), metrics) == (0, "")
     assert output.getvalue().startswith("isrwatch demo  scenario steady")

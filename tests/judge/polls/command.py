@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from docs.builder.quality import Section, write_section
 from tests.judge.judging import seeds
 from tests.judge.matching import reported_incidents
 from tests.judge.polls.monitor import Polling
@@ -22,7 +23,6 @@ from tests.judge.polls.verdicts import polled_judged as judged
 from tests.judge.pool import CHECKOUT, all_played, commit
 from tests.judge.timeline import timeline
 
-PAGE: Final = CHECKOUT / "docs" / "judge_polled.md"
 PLAYS: Final = 660
 _FILLED_AT_ONCE: Final = 40
 _MOST: Final = 1_200
@@ -46,7 +46,7 @@ def judge_polled(given: argparse.Namespace, kinds: tuple[str, ...]) -> int:
     if given.write:
         others = [("by the metadata alone", Polling(seconds=5.0, is_bare=True)), ("each 30 s", Polling(seconds=30.0))]
         columns = [(name, _same(results[:_COMPARED], given, kinds, other)) for name, other in others]
-        PAGE.write_text(_page(results, given, columns), encoding="utf-8")
+        write_section(Section.POLLED, _page(results, given, columns))
     return any("failed" in result for result in results)
 
 
@@ -87,15 +87,13 @@ def _page(
     drawn = f"seed {given.seed}" if given.seed else "drawn from the commit's id"
     cpu = sum(result["cpu"] for result in played) / max(1, len(played))
     today = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"
-    heading = f"""# What isrwatch says of polled clusters, judged
+    heading = f"""## Incidents, by polling alone
 
 {len(played)} plays of commit `{of.name[:12]}`{changed} of {of.date}, {drawn}; judged on {today}.
-Rendered by `make judge ARGS="--polled --write"`. The metadata log is not readable: the model's brokers answer each
-question as real ones do (`tests/judge/polls/listeners.py`, by what `tests/listeners` recorded), the metadata are read
-each {given.interval:g} s. Faults are drawn by kind, so that each class has at least {LEAST} incidents; half of the
-plays have a second one.
-What is right is decided as in [judge.md](judge.md), and by `tests/judge/polls/verdicts.py`. Intervals are Wilson's,
-95 %. {len(results) - len(played)} plays failed. {cpu:.1f} s of a core each.
+{len(results) - len(played)} plays failed. {cpu:.1f} s of a core each. The metadata log is not readable: the model's
+brokers answer each question as real ones did when they were recorded, and the metadata are read each
+{given.interval:g} s. Faults are drawn by kind, so that each class has at least {LEAST} incidents; half of the plays
+have a second one.
 """
     return polled_rendered(results, heading, columns or ())
 

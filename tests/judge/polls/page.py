@@ -1,4 +1,4 @@
-"""Results of polled plays as the page docs/judge_polled.md: what was taken for what, and what polls cannot see."""
+"""Results of polled plays as a section of docs/quality.md: what was taken for what, and what polls cannot see."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from docs.builder.quality import folded
 from tests.judge.polls.strata import LEAST
 from tests.judge.polls.transcripts import BUDGET_SECONDS
 from tests.judge.results import NOTHING, classes_table, said_expected, said_reported, share, suspects_table
@@ -16,7 +17,7 @@ LASTING: Final = 12.0
 """Seconds of harm that must not be benign, or silent, however it is polled."""
 _WORST: Final = 40
 UNDRAWN: Final = {
-    "unsafe_reassignment": "the model hardly ever refuses writes by a reassignment; tests/changes has the sequences."
+    "unsafe_reassignment": "the model hardly ever refuses writes by a reassignment; other tests have the sequences."
 }
 """Classes without a play, each with the reason."""
 CLASSES: Final = tuple(sorted({row.kind for row in TABLE.outcomes if row.kind is not None} - UNDRAWN.keys()))
@@ -133,8 +134,25 @@ Column = tuple[str, Sequence[Result]]
 def polled_rendered(results: Sequence[Result], heading: str, columns: Sequence[Column] = ()) -> str:
     """Write the page; ``columns`` are the results of other ways to poll the same plays."""
     played = [result for result in results if "failed" not in result]
-    parts = [heading, *_aims(played, columns), "", *classes_table(confusion(played)), "", *_undrawn(played), ""]
-    parts += [*suspects_table(played), "", *_by_fault(played), "", *_pairs(played), "", *_worst(played), ""]
+    parts = [
+        heading,
+        *_aims(played, columns),
+        "",
+        *classes_table("Classes of polled incidents", confusion(played)),
+        "",
+        *_undrawn(played),
+        "",
+    ]
+    parts += [
+        *suspects_table("Suspects of polled incidents", played),
+        "",
+        *_by_fault(played),
+        "",
+        *_pairs(played),
+        "",
+        *_worst(played),
+        "",
+    ]
     return "\n".join(parts)
 
 
@@ -155,10 +173,7 @@ def _undrawn(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _by_fault(results: Sequence[Result]) -> Iterator[str]:
-    yield "### Errors by fault: plays whose first fault is of a kind"
-    yield ""
-    yield "| fault | plays | without an error | what was taken for what |"
-    yield "|---|---:|---:|---|"
+    lines = ["| fault | plays | without an error | what was taken for what |", "|---|---:|---:|---|"]
     for stratum in dict.fromkeys(sorted(result["stratum"] for result in results)):
         theirs = [result for result in results if result["stratum"] == stratum]
         wrong = Counter(
@@ -167,7 +182,8 @@ def _by_fault(results: Sequence[Result]) -> Iterator[str]:
         wrong.update(f"nothing as {each['kind']}" for result in theirs for each in result["extra"])
         clean = sum(not errors_of(result) for result in theirs)
         said = ", ".join(f"{count} x {what}" for what, count in wrong.most_common(6))
-        yield f"| {stratum} | {len(theirs)} | {clean} | {said} |"
+        lines.append(f"| {stratum} | {len(theirs)} | {clean} | {said} |")
+    yield from folded("Errors by fault: plays whose first fault is of a kind", lines)
 
 
 def errors_of(result: Result) -> int:
@@ -187,12 +203,18 @@ def errors_of(result: Result) -> int:
 
 
 def _pairs(results: Sequence[Result]) -> Iterator[str]:
-    yield "### Two histories with the same answers"
-    yield ""
-    yield "`.venv/bin/python -m tests.judge --polled --compare SEED` plays both again and compares their transcripts."
-    yield ""
-    yield "| seed | what happened | reported as | the two | difference |"
-    yield "|---:|---|---|---|---|"
+    lines = [
+        '`make judge ARGS="--polled --compare SEED"` plays both again and compares their transcripts.',
+        "",
+        "| seed | what happened | reported as | the two | difference |",
+        "|---:|---|---|---|---|",
+    ]
+    pairs = list(_pair_rows(results))
+    if pairs:
+        yield from folded("Two histories with the same answers", [*lines, *pairs])
+
+
+def _pair_rows(results: Sequence[Result]) -> Iterator[str]:
     for result in results:
         for one in result["findings"]:
             if one["alike"] is not None:
@@ -206,16 +228,17 @@ def _pairs(results: Sequence[Result]) -> Iterator[str]:
 
 def _worst(results: Sequence[Result]) -> Iterator[str]:
     wrong = sorted((one for one in results if errors_of(one)), key=lambda one: (-errors_of(one), one["seed"]))
-    yield f"### The worst plays ({len(wrong)} have an error)"
-    yield ""
-    yield "`.venv/bin/python -m tests.judge --polled --play SEED -v` plays one of them again; with `--transcripts SEED`"
-    yield "instead, it prints everything that was met in it, in order."
-    yield ""
-    yield "| seed | preset | faults | monitor | expected | reported | errors |"
-    yield "|---:|---|---|---|---|---|---:|"
+    lines = [
+        '`make judge ARGS="--polled --play SEED -v"` plays one of them again; `--transcripts SEED` instead prints all',
+        "that was met in it, in order.",
+        "",
+        "| seed | preset | faults | monitor | expected | reported | errors |",
+        "|---:|---|---|---|---|---|---:|",
+    ]
     for one in wrong[:_WORST]:
         said = (one["preset"], "; ".join(one["faults"]), one["around"], said_expected(one), said_reported(one))
-        yield f"| {one['seed']} | {' | '.join(said)} | {errors_of(one)} |"
+        lines.append(f"| {one['seed']} | {' | '.join(said)} | {errors_of(one)} |")
+    yield from folded(f"The worst plays ({len(wrong)} have an error)", lines)
 
 
 def failing(results: Sequence[Result], count: int) -> Iterator[str]:

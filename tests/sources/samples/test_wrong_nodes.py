@@ -152,4 +152,4 @@ def test_without_the_permission_all_is_sampled_and_the_permission_is_named(
     refused: list[ConnectionRefused] = []
     found = until(source, lambda seen: refused and of_each_kind(seen)[:3] == [{1, 2, 3}] * 3, refused)
     assert not brokers(found, BrokerSettingsObserved)
-    assert "before Kafka 4.4 it is unknown whether the address of a broker leads to it" in str(refused[0])
+    assert "before Kafka 4.4 it is unknown which broker answers at an address" in str(refused[0])

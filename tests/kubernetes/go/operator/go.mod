@@ -1,0 +1,5 @@
+module isrwatch.test/kubernetes/operator
+
+go 1.26.0
+
+require github.com/prometheus-operator/prometheus-operator v0.85.0 // indirect
