@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -229,7 +230,7 @@ def test_an_error_before_the_queries_run_is_given_to_sparks_manager_too(
 
     spark = Ended()
     monkeypatch.setattr(session, "build_session", lambda *_, **__: spark)
-    monkeypatch.setattr("streaming.commands.job._stop_on_signal", lambda _: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(Application, "start", fails)
     places = JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
     settings = JobSettings(listen="")

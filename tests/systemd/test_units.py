@@ -43,6 +43,7 @@ class Services:
     def configure(self, servers: str, more: str = "") -> None:
         lines = (ROOT / "deploy/systemd/isrwatch.toml").read_text(encoding="utf-8")
         lines = re.sub(r"bootstrap_servers = .*", f'bootstrap_servers = "{servers}"', lines)
+        lines = lines.replace("[tables]\n", '[tables]\nhistory = "9999d"\n')  # the story is of 2023
         lines = lines.replace("[job]\n", f'[job]\nlisten = "127.0.0.1:{self.ports["job"]}"\n')
         lines += f'[collect]\nlisten = "127.0.0.1:{self.ports["collect"]}"\n'
         lines += f'[export]\nlisten = "127.0.0.1:{self.ports["export"]}"\n{more}'
