@@ -136,6 +136,7 @@ def test_a_service_that_is_killed_is_started_again_and_stops_cleanly(watching: S
 
 def test_a_job_is_killed_backed_up_while_it_writes_stopped_and_restored(services: Services) -> None:
     machine, taken = services.machine, f"{STATE}/backup-2026-03-01"
+    machine.shell(f"rm -rf {STATE}/bus {STATE}/tables")  # of the collector of another test
     services.start("isrwatch-job")
     machine.ran(
         "systemd-run", "--unit=feed", "--property=User=isrwatch", f"--property=WorkingDirectory={ROOT}",
