@@ -18,6 +18,8 @@ from streaming.delta.store.objects import get, put
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from streaming.delta.store.place import Url
 
 
@@ -47,11 +49,22 @@ class CopiedLog:
             self._folder = None
         return self._folder is not None
 
-    def _create_checkpoint(self, version: int) -> None:
+    def opened(self, version: int) -> DeltaTable | None:
+        """Return the table, whose rows cannot be read, as its log says it is; None if that is not possible."""
+        try:
+            return table_at(self._copied(version), version)
+        except (DeltaError, OSError, TableUnreadable):
+            self._folder = None
+        return None
+
+    def _copied(self, version: int) -> Path:
         if self._folder is None or self._version != version:
             self._copy(version)
         assert self._folder is not None  # noqa: S101 - for the type checker
-        here = Path(self._folder.name)
+        return Path(self._folder.name)
+
+    def _create_checkpoint(self, version: int) -> None:
+        here = self._copied(version)
         table_at(here, version).create_checkpoint()
         _, *made = log_objects(here, version)
         for local, remote in zip(made, log_objects(self._path, version)[1:], strict=True):
