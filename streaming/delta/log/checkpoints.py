@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 from streaming.delta.log.storage import table_at
 from streaming.delta.log.table_log import delete_log_before, log_objects, newest_checkpoint
 from streaming.delta.store.objects import get, put
+from streaming.delta.store.written_here import recall
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
@@ -79,4 +80,5 @@ class CopiedLog:
             for local, remote in zip(log_objects(here, begin)[1:], log_objects(self._path, begin)[1:], strict=True):
                 put(local, get(remote))
         for number in range(0 if begin is None else begin, version + 1):
-            put(log_objects(here, number)[0], get(log_objects(self._path, number)[0]))
+            entry, _, _ = log_objects(self._path, number)
+            put(log_objects(here, number)[0], recall(entry) or get(entry))

@@ -214,7 +214,7 @@ def test_a_checkpoint_reads_nothing_again_and_the_table_is_the_same(
         writer.write(newest(number), OVERWRITE, {})
     with store.counted() as first:
         writer.write(newest(5), OVERWRITE, {"position": 1})
-    assert first["GET", "entry"] == 6, "version 0 to 5, once"
+    assert first["GET", "entry"] <= 1, "version 0, which defines the table"
     for number in range(6, 10):
         writer.write(newest(number), OVERWRITE, {})
     with store.counted() as second:
