@@ -1,8 +1,8 @@
 """``make images``: both images, built without a registry, from Debian's packages and the commit that is checked out.
 
 The base is what ``debian:trixie-slim`` is, with the packages that both images have, made by mmdebstrap. buildah then
-runs the Dockerfile of the commit on it, each step in a chroot. What was done stays in ``build/images``, so a run that
-was stopped goes on, and a step is done again only if what it reads has changed.
+runs the Dockerfile of the commit on it, each step in a chroot. Results stay in ``build/images``: a run that was stopped
+continues with the step that it was at, and a step runs again only if its input has changed.
 """
 
 from __future__ import annotations

