@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import doctest
 import re
+import shlex
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from docs.builder.polling import with_comparison
 from docs.builder.quality import NOT_JUDGED, QUALITY, Section, compared, marks, section_of, write_section
 from exporters.metrics.catalogue import CATALOGUE
+from streaming.commands import COMMANDS
 from streaming.sources.permissions import EXTRA_PERMISSIONS, PERMISSIONS, Grantee
 from streaming.sources.services import SERVICES, Service
 
@@ -117,19 +120,36 @@ def test_every_step_of_the_flow_names_code_and_says_all() -> None:
     assert ({len(row) for row in steps}, {len(row) for row in times}) == ({3}, {4})
 
 
-def test_readme_and_contributing_link_to_the_flow() -> None:
-    name = str(FLOW.relative_to(ROOT))
-    assert [page for page in ("README.md", "CONTRIBUTING.md") if f"]({name})" not in (ROOT / page).read_text()] == []
+def test_contributing_is_a_short_map_that_leads_to_the_flow_and_to_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    assert f"]({FLOW.relative_to(ROOT)})" in text
+    assert len(text.splitlines()) <= 200
+    folder, missing = ROOT, []
+    for path in map(Path, re.findall(r"`([\w/]+\.py)`", text.partition("## Where do I find")[2])):
+        folder = ROOT / path.parent if path.parent.name else folder
+        missing += [] if (folder / path.name).is_file() else [str(path)]
+    assert missing == []
 
 
-def test_the_page_of_permissions_has_each_of_them_as_it_is_defined_and_its_command() -> None:
+def test_the_page_of_permissions_has_each_of_them_as_it_is_defined() -> None:
     page = ROOT / "docs" / "permissions.md"
     every = (*PERMISSIONS, *EXTRA_PERMISSIONS)
     usual, extra, _ = tables_of(page)
     grantee = Grantee(principal="User:isrwatch")
     assert len(extra) == len(EXTRA_PERMISSIONS)
     assert [*usual, *extra] == [[f"`{one.operation}` on {one.on}", one.requests, one.without] for one in every]
-    assert re.findall(r"^kafka-acls .*$", page.read_text(), re.MULTILINE) == list(map(grantee.command, every))
+    assert re.findall(r"^kafka-acls .*$", page.read_text(), re.MULTILINE) == [*map(grantee.command, EXTRA_PERMISSIONS)]
+
+
+def test_the_page_for_a_start_grants_every_permission_that_is_always_used() -> None:
+    text = (ROOT / "docs" / "own-cluster.md").read_text().replace("\\\n", "")
+    granted = set[tuple[str, tuple[str, ...]]]()
+    for command in re.findall(r"^kafka-acls .*--add .*$", text, re.MULTILINE):
+        words = shlex.split(command.partition("User:isrwatch")[2])
+        operations = {word for before, word in pairwise(words) if before == "--operation"}
+        option = tuple(word for word in words if word not in {*operations, "--operation"})
+        granted |= {(operation, option) for operation in operations}
+    assert granted == {(one.operation, one.option) for one in PERMISSIONS}
 
 
 def grants_on(page: str) -> set[str]:
@@ -193,7 +213,7 @@ def test_a_section_of_the_page_of_quality_is_replaced_alone_and_what_it_lacks_is
 def test_the_page_of_quality_answers_in_words_and_one_table_before_its_sections() -> None:
     text = (ROOT / QUALITY).read_text()
     before, _, _ = text.partition(marks(Section.INCIDENTS)[0])
-    assert len(before.split()) < 450
+    assert len(re.findall(r"[^\s|]*\w[^\s|]*", before)) < 400
     assert before.count("\n|---") + before.count("\n| ---") == 1
     assert [section for section in Section if not section_of(text, section)] == []
 
@@ -215,6 +235,23 @@ def test_the_page_that_compares_names_options_that_exist_and_every_metric_of_kaf
     assert set(re.findall(r"(?<=[ `])--[a-z-]+", text)) - options == set()
     rows = [row for table in tables_of(ROOT / "docs" / "how-it-compares.md") for row in table]
     assert [row[0] for row in rows if not all(row)] == []
+
+
+NAMED_BY_PAGES = (
+    *PAGES,
+    "exporters/web/runbook.md",
+    *(str(path.relative_to(ROOT)) for path in ROOT.glob("deploy/**/*.md")),
+)
+
+
+@pytest.mark.parametrize("page", sorted({*NAMED_BY_PAGES} - {"docs/contributing/renamed.md"}))
+def test_every_metric_and_command_that_a_page_names_exists(page: str) -> None:
+    text = (ROOT / page).read_text().replace("\\_", "_")
+    metrics = {metric.name for metric in CATALOGUE}
+    # A page may name what several metrics begin with, and the samples of a counter without their ending.
+    named = set(re.findall(r"\bkafka_replication_[a-z_]+[a-z]\b(?!_?[*{<])", text))
+    assert {name for name in named if not any(metric.startswith(name) for metric in metrics)} == set()
+    assert set(re.findall(r"`isrwatch ([a-z]+)", text)) - {*COMMANDS} == set()
 
 
 def with_examples() -> list[str]:

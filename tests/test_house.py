@@ -227,8 +227,9 @@ def folder_map() -> list[str]:
     (listed,) = re.findall(r"^## Folders\n+```\n(.*?)```", text, re.MULTILINE | re.DOTALL)
     paths: list[str] = []
     for line in listed.splitlines():
-        indent, path = re.match(r"( *)(\S+)", line).groups()  # type: ignore[union-attr]
-        paths.append(f"{paths_parent(paths, len(indent))}{path}")
+        indent, names = re.match(r"( *)((?:\S+, )*\S+)", line).groups()  # type: ignore[union-attr]
+        parent = paths_parent(paths, len(indent))
+        paths += [f"{parent}{name}" for name in names.split(", ")]
     return paths
 
 

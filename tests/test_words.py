@@ -9,6 +9,7 @@ import tokenize
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ STANDARD_IN = {
     ("pages", "docs"): "the same, of several",
 }
 # The words that are wrong in prose, too; the others have a standard meaning somewhere ("this page").
-IN_PROSE = re.compile(r"sights?|told|tells?|departures?|happenings?|upkeep|headroom|accusation|accused")
+IN_PROSE = re.compile(r"sights?|told|tell(?:s|ing)?|departures?|happenings?|upkeep|headroom|accus\w+|hear|heard")
 DOCUMENTED = ("docs", "conf", "deploy", "streaming", "exporters")
 # Rooms that imitate Kafka's own classes, and have names of their own.
 OWN_NAMES = ("streaming/model/", "streaming/sources/simulated/")
@@ -173,9 +174,14 @@ def test_no_column_metric_label_or_configuration_key_has_a_word_that_we_do_not_s
     assert {name for name in names if offending(name) and not is_allowed(name)} == set()
 
 
-def prose() -> Iterator[tuple[str, str]]:
+@cache
+def prose() -> tuple[tuple[str, str], ...]:
     """What people read: documentation without its code, comments of the configuration, columns and metrics."""
-    pages = ["README.md", "CONTRIBUTING.md", "conf/isrwatch.toml", "deploy/isrwatch.toml"]
+    return tuple(read_prose())
+
+
+def read_prose() -> Iterator[tuple[str, str]]:
+    pages = ["conf/isrwatch.toml", "deploy/isrwatch.toml", *(path.name for path in ROOT.glob("*.md"))]
     pages += [str(path.relative_to(ROOT)) for folder in DOCUMENTED for path in (ROOT / folder).rglob("*.md")]
     for page in pages:
         text = (ROOT / page).read_text().replace(words_section(), "")
@@ -190,7 +196,8 @@ def prose() -> Iterator[tuple[str, str]]:
 OPENING = re.compile(r"(?:Of|What|Who|Whom|Whose|Whether|How|Where|Which|When|In which)\b")
 # Phrases that are a translation: say "again", "the one that", "no broker", "continues", "fix", "next to".
 TRANSLATED = re.compile(
-    r"\b(?:anew|whoever|nobody|somebody|anybody|everybody|go(?:es)? on|mend(?:s|ed|ing)?|beside)\b", re.IGNORECASE
+    r"\b(?:anew|in vain|whoever|nobody|somebody|anybody|everybody|go(?:es)? on|mend(?:s|ed|ing)?|beside)\b",
+    re.IGNORECASE,
 )
 # Docstrings that still open so, at most, by file: none is added, and these become fewer.
 OPENED = {"streaming/contracts/samples.py": 3}
@@ -246,8 +253,79 @@ def test_no_docstring_or_comment_has_a_translated_phrase(room: str) -> None:
     assert found == []
 
 
+# Word orders of another language, or of another century.
+INVERTED = re.compile(
+    r"\bno (?:\w+ )?but\b|\b[Oo]f (?:an?|the) \w+ its\b|(?:^|[.;:] |- |\| )Of (?:none|those|these|whom|which|an?)\b"
+    r"|\b(?:Whom|as ever|thereof|therein|hitherto|lest|ought|befalls?)\b"
+)
+
+
 def test_no_documentation_has_a_translated_phrase() -> None:
     assert {name: match[0] for name, text in prose() if (match := TRANSLATED.search(text))} == {}
+    pages = ((name, text) for name, text in prose() if name.endswith((".md", ".toml")))
+    assert {name: match[0] for name, text in pages if (match := INVERTED.search(text))} == {}
+
+
+# What a user reads: no page of it names our files of code, and their words are counted.
+USER_PAGES = ("*.md", "docs/*.md", "deploy/**/*.md", "conf/**/*.md", "exporters/web/*.md")
+CONTRIBUTORS = {"CONTRIBUTING.md", "docs/quality.md", "CHANGELOG.md"}
+GENERATED = "docs/reference/*.md"
+# Names that a user types: what is submitted to Spark, and the commands that measure.
+TYPED = re.compile(r"(?:deploy/spark/)?\bmain\.py|-m tests\.benchmarks(?:\.\w+)?")
+OUR_CODE = re.compile(
+    r"(?<![\w./-])(?:[\w-]+/)*[\w-]+\.py\b|(?<![\w./-])(?:streaming|exporters|dashboards|tests)(?:\.[a-z_]+)+\b"
+)
+MOST_WRITTEN, MOST_GENERATED = 34_600, 20_000
+
+
+def pages_of(*patterns: str) -> dict[str, str]:
+    """The text of pages by path, without comments of HTML."""
+    paths = {path for pattern in patterns for path in ROOT.glob(pattern)}
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+    return {name: re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL) for name, text in sorted(texts.items())}
+
+
+def words_of(text: str) -> int:
+    """Count the words of a page, and not the bars and rules of its tables."""
+    return sum(bool(re.search(r"\w", word)) for word in text.replace("|", " ").split())
+
+
+def test_words_are_counted_without_the_lines_of_tables() -> None:
+    assert words_of("# A page\n\n|`name`|a b|\n|---|---|\n- **c** `d e` -- f") == 9
+
+
+# Pages that still name files of ours: none is added, and these become fewer.
+NAMING = {"docs/sizing.md", "docs/yarn.md"}
+
+
+def test_no_page_for_users_names_a_file_or_module_of_our_code() -> None:
+    pages = pages_of(*USER_PAGES, GENERATED)
+    for contributors in ("CONTRIBUTING.md", "CHANGELOG.md"):
+        del pages[contributors]
+    named = {name: sorted({*OUR_CODE.findall(TYPED.sub("", text))}) for name, text in pages.items()}
+    assert {name: files for name, files in named.items() if files and name not in NAMING} == {}
+
+
+def test_our_code_is_found_in_what_a_page_says() -> None:
+    found = "`streaming/contracts/health.py`, `health_of` of exporters.read_model.cluster_health, python -m tests.judge"
+    assert OUR_CODE.findall(found) == [
+        "streaming/contracts/health.py",
+        "exporters.read_model.cluster_health",
+        "tests.judge",
+    ]
+    assert (
+        OUR_CODE.findall("spark.sql.streaming.pollingDelay, dashboards/generated/alerts.yml, docs/streaming.md") == []
+    )
+
+
+def test_the_pages_that_people_write_are_short() -> None:
+    counts = {name: words_of(text) for name, text in pages_of(*USER_PAGES).items() if name not in CONTRIBUTORS}
+    assert sum(counts.values()) <= MOST_WRITTEN, counts
+
+
+def test_the_generated_reference_is_short() -> None:
+    counts = {name: words_of(text) for name, text in pages_of(GENERATED).items()}
+    assert sum(counts.values()) <= MOST_GENERATED, counts
 
 
 def docstrings() -> Iterator[tuple[str, str]]:

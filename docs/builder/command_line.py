@@ -23,6 +23,8 @@ _HEAD: Final = """# Commands
 where a command has others, it says so. An option whose value ends with `...` may be repeated.
 
 ## Options of several commands
+
+*The usual ones* are {usual}.
 """
 _COMMAND: Final = re.compile(r"(?:^|: )((?:isrwatch [a-z]+|spark-submit) .*)$")
 _REPEATED: Final = re.compile(r"(?:; (?:may be repeated|repeatable)|\. May be repeated(?=\.))")
@@ -42,6 +44,8 @@ _TYPES: Final = {
     "int range": "N",
 }
 _FAMILY: Final = "--collector."
+_USUAL: Final = frozenset({"--cluster", "--output", "--local", "--server", "--tables", "--config"})
+_ALL_OF_THEM: Final = "the usual ones"
 _SEVERAL: Final = 3  # commands from which an option stands at the top
 Declared = Any  # a command or a parameter of typer, whose classes are not public
 
@@ -63,7 +67,8 @@ def commands_page() -> str:
     """Render every command; the sub-commands of a command follow it."""
     commands = {f"isrwatch {name}": load(name) for name in COMMANDS}
     shared = _shared(row for command in commands.values() for row in _rows(command) if row.names)
-    lines = [_HEAD, *table(("option", "meaning"), ((row.spelled, row.meaning) for row in shared)), ""]
+    head = _HEAD.format(usual=code(row.brief for row in shared if row.names[0] in _USUAL))
+    lines = [head, *table(("option", "meaning"), ((row.spelled, row.meaning) for row in shared)), ""]
     for path, command in commands.items():
         lines += _command(path, 2, command, shared)
     return "\n".join(lines).replace("```\n\n```\n", "")  # examples below each other are one
@@ -85,13 +90,15 @@ def _command(path: str, level: int, command: Declared, shared: list[Row]) -> Ite
         yield from (*_paragraph(" ".join(paragraph.split())), "")
     rows = _rows(command)
     own = [row for row in rows if row not in shared]
-    also = code(row.brief for row in rows if row in shared)
+    also = [row.brief for row in rows if row in shared]
+    if set(also) >= _USUAL:
+        also = [*(name for name in also if name not in _USUAL), _ALL_OF_THEM]
     children = getattr(command, "commands", {})
     of_children = _shared(row for child in children.values() for row in _rows(child) if row not in shared)
     if listed := own + of_children:
-        yield from (*table(("argument or option", "meaning"), ((row.spelled, row.meaning) for row in listed)), "")
+        yield from (*table(("option", "meaning"), ((row.spelled, row.meaning) for row in listed)), "")
     if also:
-        yield from (f"{'Also' if own else 'Options'}: {also}.", "")
+        yield from (f"{'Also' if own else 'Options'}: {code(also).replace(f'`{_ALL_OF_THEM}`', _ALL_OF_THEM)}.", "")
     for name, child in children.items():
         yield from _command(f"{path} {name}", level + 1, child, shared + of_children)
 

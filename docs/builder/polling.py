@@ -23,12 +23,13 @@ OffsetForLeaderEpoch, too.
 """
 _OLDER: Final = """## With ZooKeeper, and on older brokers
 
-A cluster whose Kafka is older than a row lacks it. With ZooKeeper these are lacking, too: {lost}.
+A cluster whose Kafka is older than a row lacks it, unless the row says what serves before. With ZooKeeper these are
+lacking, too: {lost}.
 """
 _SERVICES: Final = """## What services grant
 
-The permissions as each service writes them; an empty cell is one that its documentation does not have. Of none is it
-known that it lets a monitor read the metadata log: the last row says why.
+The permissions as each service writes them; an empty cell is one that its documentation does not have. None is known
+to let a monitor read the metadata log: the last row says why.
 """
 
 

@@ -86,8 +86,7 @@ def figure(text: str, beginning: str, column: int = 2) -> str:
     '99.5 % of 2326'
     """
     rows = [[cell.strip() for cell in row.split("|")] for row in _ROW.findall(text)]
-    found = next((row[column] for row in rows if row[0].startswith(beginning)), NOT_JUDGED)
-    return _INTERVAL.sub("", found)
+    return _INTERVAL.sub("", next((row[column] for row in rows if row[0].startswith(beginning)), NOT_JUDGED))
 
 
 # The summary: one row per question, with the figures of the sections.
@@ -131,7 +130,8 @@ def _compared(page: str) -> Iterator[tuple[str, str, str]]:
     logged, polled = section_of(page, Section.INCIDENTS), section_of(page, Section.POLLED)
     yield "class of an incident right", figure(logged, "class right"), figure(polled, "class right")
     yield "suspects right", figure(logged, "suspects right"), figure(polled, "suspects right")
-    yield "benign reported as harmful", *(figure(each, "benign reported as harmful") for each in (logged, polled))
+    benign = "benign reported as harmful"
+    yield benign, figure(logged, benign), figure(polled, benign)
     harm = "harm reported as benign, or not at all (polled: of 12 s or more)"
     yield harm, figure(logged, "harmful reported as benign"), figure(polled, "harm of at least 12 s")
     elections = "unclean elections reported (polled: of those that a poll could see)"

@@ -69,7 +69,7 @@ def _threshold(alert: Alert) -> str:
 _CONFIGURATION_HEAD: Final = """# Configuration
 
 One TOML file. A wrong key, type or value is refused with one sentence that names it. This is
-[conf/isrwatch.toml](../../conf/isrwatch.toml), which has every key with its default; start from a copy of it. Relative
+[conf/isrwatch.toml](../../conf/isrwatch.toml): start from a copy of it. Below each key stands its default. Relative
 paths are resolved against the working directory of the command.
 
 Every command reads the first of these alone: `--config FILE`, the variable `ISRWATCH_CONFIG`, `isrwatch.toml` in the
@@ -122,7 +122,7 @@ def _key(section: str, name: str, value: str, is_example: bool, comment: list[st
     if name.startswith('"'):  # a key that the user chooses, or a property of librdkafka
         yield from (*_prose(comment), "```toml", f"{name} = {value}", "```", "")
         return
-    default = f"Empty; example: `{value}`." if is_example else f"Default: `{value}`."
+    default = f"Empty; example: `{value}`" if is_example else f"`{value}`"
     yield from (f"### {section}.{name}", "", default, "", *_prose(comment))
 
 

@@ -23,9 +23,9 @@ All times are UTC. Types are those of Spark; one that ends with `?` may be null,
 Rows of a table are replaced unless it is append-only. `isrwatch tables NAME` prints all columns of a table.
 """
 _SHARED: Final = """
-## Columns of several tables
+## Shared columns
 """
-SEVERAL: Final = "several tables"
+SEVERAL: Final = "Shared columns"
 _SEVERAL: Final = 3  # tables from which a column stands with those of several; columns from which a list is worth it
 
 
@@ -67,7 +67,7 @@ def _table(each: Table, holders: dict[Meaning, list[str]], shared: set[Meaning])
     lists = {place: names for place, names in elsewhere.items() if place == SEVERAL or len(names) >= _SEVERAL}
     lists.pop(each.name, None)
     for place, names in lists.items():
-        yield f"As in {linked(place)}: {code(names)}.\n"
+        yield f"{linked(place)}: {code(names)}.\n"
     others = {name for names in lists.values() for name in names}
     own = [(path, column) for path, column in columns if path not in others]
     yield from _columns(own) if own else ()
@@ -75,7 +75,7 @@ def _table(each: Table, holders: dict[Meaning, list[str]], shared: set[Meaning])
 
 def linked(place: str) -> str:
     """Link to a table, or to the columns of several."""
-    return f"[{place}](#columns-of-several-tables)" if place == SEVERAL else f"[`{place}`](#{place})"
+    return f"[{place}](#shared-columns)" if place == SEVERAL else f"[`{place}`](#{place})"
 
 
 def _struct(columns: tuple[Column, ...]) -> str:

@@ -282,7 +282,7 @@ class ClusterDraft:
         self._watch(progress)
 
     def put_sample_time(self, source: str, moment: Micros) -> None:
-        """Take over that a source of samples was heard at a moment; nothing else is known of it by that."""
+        """Take over that a source of samples reported at a moment; that says nothing else of it."""
         channel = Channel.SAMPLES.value
         before = self._sources.get((channel, source))
         unheard = SourceState(self._cluster.cluster_id, self._cluster.cluster, source, SourceKind.NONE)

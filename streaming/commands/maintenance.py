@@ -88,8 +88,6 @@ def maintenance(
 
     Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"
 
-    End it early: isrwatch maintenance --broker 3 --end
-
     Better, because it ends when the work does: isrwatch maintenance --broker 3 --why upgrade -- ./restart-broker 3
 
     The lease of a command is renewed while it runs, holds for a minute more, and lapses when this machine crashes. The

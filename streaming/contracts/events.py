@@ -68,8 +68,8 @@ class Cause(StrEnum):
     FENCED = "fenced"
     """The session of the broker expired, so the controller fenced it: it crashed, hung or was cut off."""
     CONTROLLER_STALL = "controller_stall"
-    """The controller stood still for about as long as a session, and then fenced the broker, of which it could not have
-    heard. If the broker is back at once, without a new registration, it ran all the time."""
+    """The controller stood still for about as long as a session, and then fenced the broker, whose heartbeats it could
+    not receive. If the broker is back at once, without a new registration, it ran all the time."""
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
     """The broker said that it stops, and the controller moved its leaders first."""
     RESTART = "restart"

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shlex
+import socket
 import sys
 import time
 import warnings
@@ -86,6 +87,8 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     given, archived = _given(), tuple[str, ...]()
     if not is_submitted():
         os.environ.update(java_environment())
+        if is_local() and not _has_address():
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         archived = class_archive.using(spark_archive())
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     if JAVA_OPTIONS in unset:
@@ -96,6 +99,15 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
         raise IsrwatchError(f"Spark did not start: {_cause_of(error)}; what it printed before says more") from error
     _put_on_path_of_workers(spark, Path(streaming.__file__).parents[1])
     return spark
+
+
+def _has_address() -> bool:
+    """Return whether the name of this machine can be resolved, without which Spark does not start."""
+    try:
+        socket.getaddrinfo(socket.gethostname(), None)
+    except (OSError, UnicodeError):
+        return False
+    return True
 
 
 def _no_trace(_server: object, _request: object, _address: object) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -362,8 +363,8 @@ class Followed:
         expire_log(self.table, self.path, before=self.table.version())
         self.table = DeltaTable(str(self.path))
         keeper = Maintenance(Writer(self.table, self.path), RetentionPolicy(reader_minutes=0))
-        keeper.sweep()
-        keeper.sweep()
+        keeper.sweep(time.time())
+        keeper.sweep(time.time())
 
     def restart(self, _: None) -> None:
         self.reader = ChangeReader(self.path, self.reader.version)

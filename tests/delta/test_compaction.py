@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -110,7 +111,7 @@ def test_files_of_a_compaction_that_was_not_committed_are_swept(log: ChangeLog, 
         compact(late, LARGE)
     needed = len(data_files(path))
     keeper = compacting(path)
-    keeper.sweep()
-    keeper.sweep()
+    keeper.sweep(time.time())
+    keeper.sweep(time.time())
     assert len(data_files(path)) < needed
     assert read_all(DeltaTable(str(path))).num_rows == 7 * changed()[1].num_rows

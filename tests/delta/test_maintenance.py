@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.durable import flush
 from streaming.delta.log.maintenance import AppendMaintenance, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import read_all
-from streaming.delta.log.table_log import delete_log_before, log_entries, newest_checkpoint
+from streaming.delta.log.table_log import delete_log_before, log_entries, newest_checkpoint, written_at
 from streaming.delta.log.writer import OVERWRITE, Writer
 from streaming.delta.progress import ProgressTable
 from streaming.delta.projections.clusters_state import ClustersState
@@ -122,19 +123,19 @@ def test_entries_go_once_they_were_superseded_for_longer_than_readers_may_take(t
     DeltaTable(str(path), version=9).create_checkpoint()
     keeper = Maintenance(Writer.opened(tmp_path, PARTITION_CHANGES), RetentionPolicy(reader_minutes=10))
 
-    keeper.expire_log()
+    keeper.expire_log(now())
     assert versions_in_log(path) == list(range(13)), "all of it is of just now"
 
     for version, minutes in enumerate([60, 50, 40, 30, 25, 20, 15, 9, 8, 7, 6, 5, 4]):
         _date(path, version, minutes)
-    keeper.expire_log()
+    keeper.expire_log(now())
     # Version 6 could be opened up to nine minutes ago, when 7 came; it needs the checkpoint of version 4.
     assert versions_in_log(path) == list(range(4, 13))
     assert read_all(DeltaTable(str(path), version=6)).num_rows == 6 * changed()[1].num_rows
 
     for version in range(4, 13):
         _date(path, version, 11)
-    keeper.expire_log()
+    keeper.expire_log(now())
     assert versions_in_log(path) == list(range(9, 13)), "the checkpoint that readers are pointed at stays"
     assert read_all(DeltaTable(str(path))).num_rows == 12 * changed()[1].num_rows
 
@@ -149,17 +150,40 @@ def test_of_what_was_flushed_the_newest_entries_stay_and_one_before_them(tmp_pat
         DeltaTable(str(path), version=version).create_checkpoint()
         _date(path, version, 60)
     flush(tmp_path)
-    keeper.expire_log()
+    keeper.expire_log(now())
     assert versions_in_log(path) == [log.version - 1, log.version]
     (path / "_flushed.json").unlink()
-    keeper.expire_log()
+    keeper.expire_log(now())
     assert versions_in_log(path) == [log.version], "nothing holds it back"
+
+
+def now() -> float:
+    return dt.datetime.now(dt.UTC).timestamp()
 
 
 def _date(path: Path, version: int, minutes: float) -> None:
     entry = path / "_delta_log" / f"{version:020}.json"
-    written = dt.datetime.now(dt.UTC).timestamp() - 60 * minutes
+    written = now() - 60 * minutes
     os.utime(entry, (written, written))
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("hours", [1, -1], ids=["ahead", "behind"])
+def test_the_clock_of_the_job_has_no_say_in_what_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    log, path = ChangeLog(tmp_path, RetentionPolicy(reader_minutes=10)), tmp_path / PARTITION_CHANGES.name
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() + 3600 * hours)
+    monkeypatch.setattr(time, "time_ns", lambda: int((true() + 3600 * hours) * 1e9))
+    commit(log, tmp_path, times=CHECKPOINT_EVERY + 7)
+    assert versions_in_log(path) == list(range(log.version + 1)), "all of it is of just now"
+    files = len(data_files(path))
+    assert files > CHECKPOINT_EVERY
+    age(path, seconds=601)
+    commit(log, tmp_path, times=CHECKPOINT_EVERY)
+    assert versions_in_log(path)[0] >= CHECKPOINT_EVERY, "ten minutes are over"
+    assert len(data_files(path)) < files + 20
 
 
 def test_a_log_that_grows_fast_stays_short_and_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,22 +202,23 @@ def test_a_log_that_grows_fast_stays_short_and_readable(tmp_path: Path, monkeypa
     assert {read_all(table).num_rows for table in opened.values()} == {13 * rows * n for n in range(1, 11)}
     assert len(data_files(path)) > 150, "all of it is of just now"
 
-    later = dt.datetime.now(dt.UTC).timestamp() + 601
-    monkeypatch.setattr(upkeep.time, "time", lambda: later)
+    later = now() + 601
+    monkeypatch.setattr(
+        upkeep, "written_at", lambda path, version: later if version == log.version else written_at(path, version)
+    )
     commit(log, tmp_path, times=5)
     assert len(data_files(path)) < 40, "removed ten minutes ago"
     assert count(path) == 155 * rows
 
 
-def test_a_file_that_no_version_knows_stays_as_for_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_no_version_knows_stays_as_for_readers(tmp_path: Path) -> None:
     log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
     commit(log, tmp_path, times=1)
     keeper = Maintenance(Writer.opened(tmp_path, PARTITION_CHANGES), RetentionPolicy(reader_minutes=10))
     (path / "date=2023-11-14" / "part-of-a-commit-to-come.parquet").write_bytes(b"")
-    began = dt.datetime.now(dt.UTC).timestamp()
+    began = now()
     for minutes, files in ((0, 2), (9, 2), (11, 1)):
-        monkeypatch.setattr(upkeep.time, "time", lambda minutes=minutes: began + 60 * minutes)
-        keeper.sweep()
+        keeper.sweep(began + 60 * minutes)
         assert len(data_files(path)) == files, minutes
 
 

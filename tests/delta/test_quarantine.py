@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from streaming.contracts.tables import QUARANTINE
 from streaming.delta import quarantine
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import RetentionPolicy
+from streaming.delta.log.table_log import written_at
 from streaming.delta.log.writer import APPEND, Writer
 from streaming.delta.quarantine import (
     FILES_BEFORE_CONDENSING,
@@ -68,13 +70,18 @@ def kept(directory: Path, channel: str) -> list[int]:
     return sorted(row["position"] for row in table if row["raw"] is not None and row["channel"] == channel)
 
 
+def by_clock(now: float, path: Path, version: int) -> float | None:
+    """Return the time of an entry; that of the newest one is the present."""
+    return now if version == max(versions_in_log(path)) else written_at(path, version)
+
+
 def test_log_and_files_stay_few_and_each_record_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / QUARANTINE.name
     quarantine = Quarantine(tmp_path, Channel.SAMPLES, A_MINUTE)
     began = time.time()
     for number in range(RECORDS):
         age(path, seconds=20)
-        monkeypatch.setattr("streaming.delta.log.maintenance.time.time", lambda number=number: began + number)
+        monkeypatch.setattr("streaming.delta.log.maintenance.written_at", partial(by_clock, began + number))
         (path / f"part-{number}-torn.parquet").write_bytes(b"a write that was never committed")
         assert quarantine.add([record(number)], Micros(1)).total() == 1
     assert versions_in_log(path)[0] > 0

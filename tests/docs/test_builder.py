@@ -12,6 +12,7 @@ import pytest
 
 from docs.builder.__main__ import main
 from docs.builder.markdown import plain
+from docs.builder.metrics import said_of
 from docs.builder.pages import DocumentationBroken, build, places, with_site_links, write_html
 from docs.builder.references import REFERENCES
 from exporters.metrics.catalogue import CATALOGUE
@@ -137,7 +138,7 @@ def columns_in(place: str) -> dict[str, list[str]]:
             *(name for row in cells_of(text) for name in code_in(row[0])),
             *(
                 name
-                for names in re.findall(r"^As in \[.*\]\(#\S*\): (.*)$", text, re.MULTILINE)
+                for names in re.findall(r"^\[[^]]*\]\(#\S*\): (.*)$", text, re.MULTILINE)
                 for name in code_in(names)
             ),
         ]
@@ -153,12 +154,8 @@ def test_the_reference_of_the_tables_has_each_column_once_and_says_what_it_is_in
     )
     for table in TABLES.values():
         assert sorted(columns[table.name]) == sorted(name for name, _ in flat(table.columns))
-        for place, names in re.findall(r"^As in \[`?([^]`]*)`?\]\(#\S*\): (.*)$", sections[table.name], re.MULTILINE):
-            explained = {
-                name: row
-                for row in cells_of(sections[{"several tables": "Columns of several tables"}.get(place, place)])
-                for name in code_in(row[0])
-            }
+        for place, names in re.findall(r"^\[`?([^]`]*)`?\]\(#\S*\): (.*)$", sections[table.name], re.MULTILINE):
+            explained = {name: row for row in cells_of(sections[place]) for name in code_in(row[0])}
             comments = dict(flat(table.columns))
             assert [name for name in code_in(names) if plain(comments[name].comment) not in explained[name][2]] == []
     assert text.count("|deterministic: the same change gives the same id|") == 1
@@ -183,12 +180,12 @@ def test_the_reference_of_the_metrics_has_each_with_its_labels() -> None:
         shared = re.findall(r"^Labels of (?:all|it): (.*)\.$", above, re.MULTILINE)
         own = re.findall(r" By ((?:`\w+`(?:, )?)+)\.", meaning)
         assert {label for part in (*shared, *own) for label in code_in(part)} == set(metric.labels)
-        begin, dagger, _ = meaning.partition(".†")
-        ends = re.findall(r"^† .(.*)$", above, re.MULTILINE) if dagger else [""]
-        text = begin if dagger else plain(metric.help)
+        begin, mark, _ = re.split(r"\.([†‡§])|$", meaning, maxsplit=1)
+        ends = re.findall(rf"^{mark} .(.*)$", above, re.MULTILINE) if mark else [""]
+        text = begin if mark else plain(said_of(metric))
         assert meaning.startswith(text)
-        assert plain(metric.help).startswith(text)
-        assert any(metric.help.endswith(end) for end in ends)
+        assert plain(said_of(metric)).startswith(text)
+        assert any(plain(said_of(metric)).endswith(end) for end in ends)
 
 
 def test_the_reference_of_the_api_has_every_parameter_and_column_of_each_path() -> None:
@@ -246,6 +243,8 @@ def is_documented(option: str, first: str, sections: dict[str, str], path: str) 
         return True
     above = "".join(sections.get(place, "") for place in ("Options of several commands", path.rpartition(" ")[0]))
     named = re.findall(r"^(?:Also|Options): (.*)\.$", section, re.MULTILINE)
+    if any("the usual ones" in line for line in named):
+        named += re.findall(r"^\*The usual ones\* are (.*)\.$", above, re.MULTILINE)
     return any(first in code_in(line) for line in named) and option in [
         n for r in cells_of(above) for n in code_in(r[0])
     ]

@@ -10,7 +10,8 @@ from typing import Final
 
 PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0"
 JUDGE: Final = "tests.judge --workers 2"
-SERVICES: Final = "spark or kafka or prometheus or store or kubernetes or yarn or packages or images or systemd"
+OF_THEIR_OWN: Final = "store or kubernetes or chart or yarn or packages or images or systemd"
+SERVICES: Final = f"spark or kafka or prometheus or {OF_THEIR_OWN}"
 RUNS: Final = r"\d+ runs, \d+ failed"
 DAYS: Final = r"\d+ days, \d+ with an error"
 MOMENTS: Final = r"\d+ moments and \d+ changes of \d+ runs, \d+ wrong"
@@ -101,7 +102,7 @@ PARTS: Final = {
     ),
     "judge": Part("2,000 random faults: what is reported of them against the model", JUDGE, says=PLAYS, resumes=True),
     "judge-alerts": Part(
-        "500 random faults, and what woke operators in vain: who is woken, by Prometheus and by vmalert",
+        "500 random faults, and what woke operators for nothing: who is woken, by Prometheus and by vmalert",
         f"{JUDGE} --alerts --vmalert --plays 500",
         says=PLAYS,
         resumes=True,
@@ -139,7 +140,7 @@ PARTS: Final = {
     ),
     "services": Part(
         "the tests marked long that start Spark, Kafka or Prometheus",
-        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not (store or kubernetes or yarn or packages)"',
+        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not ({OF_THEIR_OWN})"',
         examples="long",
     ),
     "stores": Part(

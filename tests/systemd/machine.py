@@ -7,6 +7,7 @@ shown by it. systemd creates its control groups below one of ours, of version 2 
 
 from __future__ import annotations
 
+import compileall
 import os
 import shlex
 import shutil
@@ -83,6 +84,7 @@ class Machine:
         (site / "packages.pth").write_text(f"{self._packages}\n")
         with zipfile.ZipFile(package) as files:
             files.extractall(site)
+        compileall.compile_dir(site, quiet=1, stripdir=str(self._folder / "upper"))  # as pip does
         program = self._folder / "upper/usr/local/bin/isrwatch"
         program.parent.mkdir(parents=True)
         program.write_text("#!/opt/isrwatch/bin/python\nimport isrwatch\nisrwatch.main()\n")

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from deploy.sandbox import Sandbox
 from tests.plugins.local_http import free_port, wait_until
 from tests.plugins.package import package
 from tests.systemd.machine import ROOT, Machine
@@ -85,6 +86,14 @@ def services(machine: Machine) -> Services:
     return Services(machine)
 
 
+@pytest.fixture
+def watching(services: Services, kafka_4_4: Sandbox) -> Iterator[Services]:
+    """Name a real cluster in the configuration."""
+    services.configure(kafka_4_4.bootstrap_servers)
+    yield services
+    services.configure("127.0.0.1:1")
+
+
 def test_the_page_installs_a_user_folders_and_units_that_systemd_accepts(machine: Machine, services: Services) -> None:
     assert services
     assert machine.ran("stat", "-c", "%U %G %a", "/etc/isrwatch", FILE, STATE)[1].splitlines() == [
@@ -112,8 +121,8 @@ def test_a_wrong_configuration_is_reported_once_and_does_not_loop(services: Serv
 
 
 @pytest.mark.parametrize("part", ["collect", "export"])
-def test_a_service_that_is_killed_is_started_again_and_stops_cleanly(services: Services, part: str) -> None:
-    unit = f"isrwatch-{part}"
+def test_a_service_that_is_killed_is_started_again_and_stops_cleanly(watching: Services, part: str) -> None:
+    services, unit = watching, f"isrwatch-{part}"
     services.start(unit)
     wait_until(lambda: services.machine.shown(unit, "ActiveState") == "active", seconds=60)
     alive = "/-/alive" if part == "collect" else "/-/healthy"
@@ -156,8 +165,8 @@ def test_a_job_is_killed_backed_up_while_it_writes_stopped_and_restored(services
     machine.shell(f"rm -r {STATE}/bus {STATE}/tables*")
 
 
-def test_one_service_for_all_restarts_what_is_killed_and_leaves_no_process(services: Services) -> None:
-    machine = services.machine
+def test_one_service_for_all_restarts_what_is_killed_and_leaves_no_process(watching: Services) -> None:
+    services, machine = watching, watching.machine
     services.start("isrwatch")
     for part in PARTS:
         path = "/-/healthy" if part == "export" else "/-/alive"
@@ -176,7 +185,9 @@ def test_one_service_for_all_restarts_what_is_killed_and_leaves_no_process(servi
     assert services.stop("isrwatch-export") == ("success", "0")
     services.start("isrwatch")
     wait_until(lambda: services.answers("job", "/-/alive"), seconds=SECONDS_OF_A_START)
+    machine.shell(f"isrwatch health --wait 3m --config {FILE}")
     assert services.stop("isrwatch") == ("success", "0"), machine.log("isrwatch")
+    machine.shell(f"isrwatch tables --config {FILE}")
     assert machine.ran("pgrep", "--list-full", "--euid", "isrwatch", fails=True)[1] == ""
 
 

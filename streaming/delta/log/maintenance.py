@@ -6,6 +6,9 @@
   has opened. Log entries stay as long, but at most ``LOG_ENTRIES``, because each commit lists them all. Followers need
   neither for longer: they select rows by version (``changes.reader``).
 
+The only clock is that of the store, which dates each entry: a round comes right after a commit, so the newest entry has
+the present time. The clock of the job may be an hour off.
+
 Readers ignore compaction (``dataChange`` is false). Depends on no row.
 """
 
@@ -23,7 +26,7 @@ import pyarrow.compute as pc
 
 from streaming.delta.log.durable import flushed_version
 from streaming.delta.log.storage import data_files, delete_files, in_schema, read_file, writing
-from streaming.delta.log.table_log import committed_after, delete_log_before, files_in_log
+from streaming.delta.log.table_log import delete_log_before, files_in_log, written_at
 from streaming.delta.store.place import Url
 
 if TYPE_CHECKING:
@@ -98,19 +101,23 @@ class Maintenance:
                 self._round()
 
     def _round(self) -> None:
-        self.expire_log()
+        now = written_at(self._path, self._writer.version)
+        if now is None:  # another writer of the table is far ahead
+            return
+        self.expire_log(now)
         if time.monotonic() - self._swept >= self._between_sweeps:
-            self.sweep()
+            self.sweep(now)
 
-    def expire_log(self) -> None:
+    def expire_log(self, now: float) -> None:
         """Delete the log entries that were superseded more than ``reader_minutes`` ago, and those above the limit."""
-        since = time.time() - self._policy.reader_minutes * 60
+        since = now - self._policy.reader_minutes * 60
         newest, known = self._writer.version, self._writer.entries
         before, after = self._old, newest + 1
         # A binary search; deleted entries count as old. If a clock was set back, it may end early: then more stays.
         while after - before > 1:
             middle = (before + after) // 2
-            if committed_after(self._path, middle, since, known):
+            written = known[middle].written(now) if middle in known else written_at(self._path, middle)
+            if written is not None and written > since:
                 after = middle
             else:
                 before = middle
@@ -121,9 +128,9 @@ class Maintenance:
         limit = max(0, before, newest - most)
         if flushed is not None:  # one earlier, because its checkpoint may be younger than its mark, and torn
             limit = min(limit, max(0, flushed - 1))
-        self._unreferenced_since |= delete_log_before(self._path, limit, known)
+        self._unreferenced_since |= delete_log_before(self._path, limit, known, now)
 
-    def sweep(self) -> None:
+    def sweep(self, now: float) -> None:
         """Delete the data files that no version in the log has needed for ``reader_minutes``.
 
         Invariant: a file that an entry of the log has added or removed stays, so a flushed version can be read even
@@ -131,7 +138,6 @@ class Maintenance:
         from the sweep that first finds it unneeded: a writer has that long to commit a file that it has written.
         """
         self._swept = time.monotonic()
-        now = time.time()
         paths = list(self._writer.files())
         needed = files_in_log(self._path, self._writer.entries) | {*paths, *(unquote(path) for path in paths)}
         unneeded = {file: self._unreferenced_since.get(file, now) for file in data_files(self._path) - needed}

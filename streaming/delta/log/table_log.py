@@ -7,6 +7,7 @@ row and no column.
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -60,33 +61,35 @@ def identity_of(path: Place, version: int) -> tuple[object, ...] | None:
 
 
 class EntryFiles(NamedTuple):
-    """Content of a log entry that matters to maintenance; entries never change.
+    """Content of a log entry that this process has committed, as far as it matters to maintenance.
 
     Attributes:
-        committed_at: seconds since 1970.
+        committed: when, in seconds by a clock of this process that nobody sets.
         added, removed: names of files in the folder of the table.
     """
 
-    committed_at: float
+    committed: float
     added: frozenset[str]
     removed: frozenset[str]
 
     @classmethod
-    def of(cls, committed_at: float, added: Iterable[str], removed: Iterable[str]) -> EntryFiles:
-        """Take names as they are in the log."""
-        return cls(committed_at, frozenset(map(unquote, added)), frozenset(map(unquote, removed)))
+    def of(cls, added: Iterable[str], removed: Iterable[str]) -> EntryFiles:
+        """Take names as they are in the log; the entry was committed just now."""
+        return cls(time.monotonic(), frozenset(map(unquote, added)), frozenset(map(unquote, removed)))
+
+    def written(self, now: float) -> float:
+        """Return when it was committed by the clock of the store, of which ``now`` is the present."""
+        return now - (time.monotonic() - self.committed)
 
 
 KnownEntries = dict[int, EntryFiles]
-"""Entries that a writer need not read: it has made or read them."""
+"""Entries that a writer need not read: it has made them."""
 
 
-def committed_after(path: Place, version: int, moment: float, known: Mapping[int, EntryFiles]) -> bool:
-    """Return whether a version was committed after a moment, in seconds since 1970."""
-    if version in known:
-        return known[version].committed_at > moment
+def written_at(path: Place, version: int) -> float | None:
+    """Return when a version was committed, in seconds since 1970 by the clock of the store; None if it has expired."""
     status = head(entry_of(path, version))
-    return status is not None and status.modified_at > moment
+    return None if status is None else status.modified_at
 
 
 def committed_at(path: Place, version: int, actions: Iterable[dict[str, Any]]) -> int:
@@ -94,10 +97,10 @@ def committed_at(path: Place, version: int, actions: Iterable[dict[str, Any]]) -
     for action in actions:
         if "timestamp" in action.get("commitInfo", {}):
             return int(action["commitInfo"]["timestamp"]) * 1000
-    status = head(entry_of(path, version))
-    if status is None:
+    written = written_at(path, version)
+    if written is None:
         raise FileNotFoundError(f"{path} has no entry of version {version}")
-    return int(status.modified_at * 1_000_000)
+    return int(written * 1_000_000)
 
 
 def log_entries(path: Place) -> Iterator[tuple[str, int | None]]:
@@ -147,7 +150,9 @@ def newest_checkpoint(path: Place) -> int | None:
     return None
 
 
-def delete_log_before(path: Place, version: int, known: KnownEntries | None = None) -> dict[str, float]:
+def delete_log_before(
+    path: Place, version: int, known: KnownEntries | None = None, now: float = 0.0
+) -> dict[str, float]:
     """Delete the log entries before the newest checkpoint at or before a version, which contains their result.
 
     Invariant: the log begins with a checkpoint or with version 0, so a reader never needs an entry that was deleted.
@@ -156,9 +161,10 @@ def delete_log_before(path: Place, version: int, known: KnownEntries | None = No
         path: of the table.
         version: which stays.
         known: entries that need not be read; those that are deleted are taken out.
+        now: the present by the clock of the store, for entries that are known.
 
     Returns:
-        the data files that the deleted entries removed from the table, and when, in seconds since 1970.
+        the data files that the deleted entries removed from the table, and when, by the clock of the store.
     """
     known = {} if known is None else known
     entries = [(name, _number(name), version is not None) for name, version in log_entries(path)]
@@ -168,7 +174,7 @@ def delete_log_before(path: Place, version: int, known: KnownEntries | None = No
     removed: dict[str, float] = {}
     for name, number, is_entry in entries:
         if number < begin:
-            removed.update(_removed_by(path, number, known.pop(number, None)) if is_entry else {})
+            removed.update(_removed_by(path, number, known.pop(number, None), now) if is_entry else {})
             delete(path / _LOG / name)
     return removed
 
@@ -237,14 +243,14 @@ def written_by(path: Path, version: int) -> Iterator[Path]:
     return (path / unquote(action["add"]["path"]) for action in actions_of(path, version) if "add" in action)
 
 
-def _removed_by(path: Place, version: int, known: EntryFiles | None) -> dict[str, float]:
+def _removed_by(path: Place, version: int, known: EntryFiles | None, now: float) -> dict[str, float]:
     if known is not None:
-        return dict.fromkeys(known.removed, known.committed_at)
-    status = head(entry_of(path, version))
-    if status is None:  # another writer of the table may delete the same entry meanwhile
+        return dict.fromkeys(known.removed, known.written(now))
+    written = written_at(path, version)
+    if written is None:  # another writer of the table may delete the same entry meanwhile
         return {}
     actions = actions_of(path, version)
-    return {unquote(action["remove"]["path"]): status.modified_at for action in actions if "remove" in action}
+    return {unquote(action["remove"]["path"]): written for action in actions if "remove" in action}
 
 
 def _number(name: str) -> int:

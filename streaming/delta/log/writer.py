@@ -260,7 +260,7 @@ class Writer:
                     each["path"]: DataFile(each["path"], each["size"], each["partitionValues"]) for each in adds
                 }
             if isinstance(self.path, Url):  # where reading them again would be requests
-                self.entries[self._version] = EntryFiles.of(time.time(), (add["path"] for add in adds), gone)
+                self.entries[self._version] = EntryFiles.of((add["path"] for add in adds), gone)
             announce(self.path, self._version)
             movement.note()
             if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -162,7 +163,7 @@ def test_a_table_is_opened_again_once_the_next_entry_has_expired(store: CountedS
         writer.write(newest(count), OVERWRITE, {})
     writer.table.create_checkpoint()
     keeper = Maintenance(writer, RetentionPolicy(reader_minutes=-1))
-    keeper.expire_log()
+    keeper.expire_log(time.time())
     assert followed.follow()
     assert (followed.version, followed.rows(["topic"]).num_rows) == (writer.version, 5)
 
@@ -189,11 +190,11 @@ def test_maintenance_of_what_this_process_has_committed_reads_no_entry(store: Co
     for _ in range(12):
         writer.write(newest(1), OVERWRITE, {})
     keeper = Maintenance(writer)
-    keeper.expire_log()
-    keeper.sweep()
+    keeper.expire_log(time.time())
+    keeper.sweep(time.time())
     with store.counted() as requests:
-        keeper.expire_log()
-        keeper.sweep()
+        keeper.expire_log(time.time())
+        keeper.sweep(time.time())
     assert requests["GET", "entry"] <= 1, "the first version, which defines the table"
     assert requests["HEAD", "entry"] <= 1
     assert requests["GET", "list"] <= 3

@@ -17,7 +17,7 @@ LASTING: Final = 12.0
 """Seconds of harm that must not be benign, or silent, however it is polled."""
 _WORST: Final = 40
 UNDRAWN: Final = {
-    "unsafe_reassignment": "the model hardly ever refuses writes by a reassignment; tests/changes has the sequences."
+    "unsafe_reassignment": "the model hardly ever refuses writes by a reassignment; other tests have the sequences."
 }
 """Classes without a play, each with the reason."""
 CLASSES: Final = tuple(sorted({row.kind for row in TABLE.outcomes if row.kind is not None} - UNDRAWN.keys()))
