@@ -12,7 +12,6 @@ SEED ?=
 SCENARIO ?=
 FAULTS ?=
 DIST ?= dist
-RELEASED := $(filter chart images,$(shell sed -n 's/^\([a-z]*\):.*/\1/p' Makefile))
 PACKAGER ?=
 
 BIN := $(VENV)/bin
@@ -169,14 +168,12 @@ images: $(if $(PACKAGER),,$(RUN_READY)) ## build both images of the commit into 
 
 release: $(if $(PACKAGER),,$(RUN_READY)) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
 	@rm -rf $(DIST)
-	$(SAY) "Building the packages of $$(git rev-parse --short=12 HEAD)"
-	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release packages --directory $(DIST)
-	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) DIST=$(DIST) &&) true
+	@$(MAKE) --no-print-directory wheels chart images DIST=$(DIST)
 	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release checksums --directory $(DIST)
 	@$(or $(PACKAGER),$(BIN)/python) -m tests.long --old
 
-chart: $(RUN_READY) ## build dist/isrwatch-VERSION.tgz, the Helm chart of Kubernetes
-	@$(BIN)/python -m deploy.chart_files $(DIST)
+chart: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch-VERSION.tgz, the Helm chart of Kubernetes
+	@$(or $(PACKAGER),$(BIN)/python) -m deploy.chart_files $(DIST)
 
 lock: $(DEV_READY) ## resolve the Python packages again (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8

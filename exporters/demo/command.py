@@ -94,12 +94,12 @@ def parts_of(location: DemoLocation, simulate: list[str]) -> Supervisor:
         "export": [*tables, "--web.listen-address", location.address],
     }
 
-    def keep(name: str, line: str) -> None:
+    def into_log(name: str, line: str) -> None:
         with (location.logs / f"{name}.log").open("a", encoding="utf-8") as log:
             log.write(f"{line}\n")
 
     environment = without_configuration(os.environ)
-    return Supervisor(commands, keep, lambda _: None, restarts=False, environment=environment)
+    return Supervisor(commands, into_log, lambda _: None, restarts=False, environment=environment)
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,6 +280,9 @@ class SideTable:
                 # What could not be read is gone, and nothing was ever taken over.
                 self._read_last.append(_Reading(self._content.drop, None, 0.0))
 
+    def _newest_announced(self) -> int | None:
+        return None if self._announced is None else self._announced.newest(self._content.definition.name)
+
     def _is_worth_a_look(self) -> bool:
         name, announced = self._content.definition.name, self._announced
         return announced is None or announced.is_worth_a_look(name, self._version)
@@ -304,7 +307,8 @@ class SideTable:
             return None
         table = open_ours(self._path.parent, self._content.definition)
         if table is None:
-            return self._missing()
+            self._check_never_there()
+            return None
         selected = quoted(self._content.columns) + self._content.computed
         rows = query(table, f"SELECT {selected} FROM rows")  # noqa: S608 - names of our own columns
         put = self._content.read(table, rows)
@@ -316,15 +320,16 @@ class SideTable:
         if self._followed is None:
             self._followed = FollowedTable.opened(self._path.parent, self._content.definition)
             if self._followed is None:
-                return self._missing()
-        elif not self._followed.follow(self._announced and self._announced.newest(self._content.definition.name)):
+                self._check_never_there()
+                return None
+        elif not self._followed.follow(self._newest_announced()):
             return None
         rows = self._followed.rows(self._content.columns)
         put = self._content.read(self._followed.table, rows)
         self._version, self._was_there = self._followed.version, True
         return put
 
-    def _missing(self) -> None:
+    def _check_never_there(self) -> None:
         if self._was_there:
             raise IsrwatchError(f"the table {self._path} is gone; bring back the whole folder of the tables")
 

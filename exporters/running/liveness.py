@@ -60,7 +60,7 @@ def _answer(url: str) -> tuple[int, str]:
     """Return the status and the first line of an answer; ``TimeoutError`` if none comes."""
     trusting = ssl._create_unverified_context()  # noqa: S323, SLF001 - a process of ours, of which a status is read
     try:
-        with urllib.request.urlopen(url, timeout=LONGEST_ANSWER_SECONDS, context=trusting) as answer:  # noqa: S310
+        with urllib.request.urlopen(url, timeout=LONGEST_ANSWER_SECONDS, context=trusting) as answer:  # noqa: S310 - http alone
             return answer.status, ""
     except urllib.error.HTTPError as answer:
         return answer.code, answer.read().decode(errors="replace").partition("\n")[0]

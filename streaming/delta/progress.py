@@ -38,7 +38,7 @@ class ProgressTable:
         directory: Place,
         channel: Channel,
         policy: RetentionPolicy = KEEP_ALL,
-        beside: ProgressTable | None = None,
+        shared: ProgressTable | None = None,
     ) -> None:
         """Open the table.
 
@@ -46,14 +46,14 @@ class ProgressTable:
             directory: of the tables.
             channel: whose rows it writes.
             policy: how long old files are retained.
-            beside: writes another channel in the same thread: they take turns, and none reads what the other wrote.
+            shared: writes another channel in the same thread: it shares its writer, so none reads what the other wrote.
 
         Raises:
             TableRefused: it is not ours, or newer than this program.
         """
         self._channel = channel
-        self.writer = Writer.opened(directory, SOURCE_PROGRESS) if beside is None else beside.writer
-        self.maintenance = Maintenance(self.writer, policy) if beside is None else beside.maintenance
+        self.writer: Writer = Writer.opened(directory, SOURCE_PROGRESS) if shared is None else shared.writer
+        self.maintenance: Maintenance = Maintenance(self.writer, policy) if shared is None else shared.maintenance
 
     @property
     def as_of_version(self) -> int:

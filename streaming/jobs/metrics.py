@@ -200,8 +200,8 @@ class Reporter(threading.Thread):
         self._tables: dict[str, ProgressTable] = {}
         for query in queries:
             if (channel := query.definition.channel) is not None:
-                beside = next(iter(self._tables.values()), None)
-                self._tables[query.name] = ProgressTable(places.tables, channel, places.retention, beside)
+                shared = next(iter(self._tables.values()), None)
+                self._tables[query.name] = ProgressTable(places.tables, channel, places.retention, shared)
         self._rests = SECONDS_IN_STORES - SECONDS / 2 if isinstance(places.tables, Url) else 0.0
         self._write_at = 0.0
         self._queries = [query for query in queries if query.name in self._tables]

@@ -80,12 +80,23 @@ class StandIns(FakeKafka):
         self._given: dict[tuple[int, bytes], bytes] = {}
         super().__init__(size.brokers)
         self.features = {"metadata.version": (29, 29), "group.version": (1, 1), "transaction.version": (2, 2)}
-        for topic in range(-(-size.partitions // PARTITIONS_OF_A_TOPIC)):
-            count = min(PARTITIONS_OF_A_TOPIC, size.partitions - topic * PARTITIONS_OF_A_TOPIC)
+        self._create_topics()
+
+    def _create_topics(self) -> None:
+        missing = self._size.partitions - sum(len(topic.parts) for topic in self.view.topics.values())
+        while missing > 0:
+            topic, count = len(self.view.topics), min(PARTITIONS_OF_A_TOPIC, missing)
+            missing -= count
             self.create_topic(name_of(topic), partitions=count, replicas=3)
             self.view.topics[name_of(topic)].id = id_of(topic)
             for part in self.view.topics[name_of(topic)].parts:
                 part.ends = dict.fromkeys(part.replicas, END)
+
+    def grow(self, size: Size) -> None:
+        """Let there be more topics and groups."""
+        self._size = size
+        self._create_topics()
+        self._given.clear()
 
     def _answered(self, broker: int, data: bytes) -> bytes:
         question = broker, data[:4] + data[8:]
@@ -246,6 +257,11 @@ class Brokers:
         self._pipe.send((what, broker))
         self._pipe.recv()
 
+    def grow(self, size: Size) -> None:
+        """Let the cluster be of another, larger size, with as many brokers."""
+        self._pipe.send(("grown", size))
+        self._pipe.recv()
+
 
 @contextmanager
 def brokers(size: Size) -> Iterator[Brokers]:
@@ -263,7 +279,9 @@ def serve(pipe: Pipe, size: Size) -> None:
             what, broker = pipe.recv()
         except EOFError:
             break
-        if what == "hung":
+        if what == "grown":
+            cluster.grow(broker)
+        elif what == "hung":
             cluster.hang(broker, 3_600_000)
         elif what == "awake":
             cluster.hang(broker, 0)

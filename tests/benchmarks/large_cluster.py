@@ -17,9 +17,9 @@ from typing import Final
 
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster
+from tests.benchmarks._processes import cpu_seconds, memory
 from tests.benchmarks._running import collect_from, installation, options
-from tests.benchmarks.idle import cost
-from tests.plugins.pipeline import Pipeline
+from tests.plugins.pipeline import Pipeline, Program
 
 METRIC: Final = "kafka_replication_cluster_under_replicated_partitions"
 TOPIC_PARTITIONS: Final = 1_000
@@ -60,6 +60,20 @@ def fault(pipeline: Pipeline, what: str, do: Callable[[], None], expected: int) 
     after = f"{seen - max(steps):.2f} s after the last record of {len(steps):,}" if steps else "without a record"
     spread = max(steps) - min(steps) if steps else 0.0
     print(f"{what:16} seen {seen - began:5.1f} s after it began, {after}, which took {spread:.2f} s", flush=True)
+
+
+def cost(programs: list[Program], seconds: float) -> None:
+    """Print what programs use over a time: cores, and memory at its end."""
+    before = [cpu_seconds(program.pid) for program in programs]
+    time.sleep(seconds)
+    cores_of_all = 0.0
+    for program, earlier in zip(programs, before, strict=True):
+        size, spent = memory(program.pid), cpu_seconds(program.pid) - earlier
+        size["all"], spent["all"] = size.total(), spent.total()
+        cores_of_all += spent["all"] / seconds
+        for kind in size:
+            print(f"  {program.name:7} {kind:15} {spent[kind] / seconds:6.3f} cores  {size[kind] / 2**20:7,.0f} MB")
+    print(f"  together                {cores_of_all:6.3f} cores", flush=True)
 
 
 def create_topics(sandbox: Sandbox, partitions: int) -> None:

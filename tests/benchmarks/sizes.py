@@ -1,6 +1,6 @@
 """The size of a Spark cluster, and the requests to an object store, by Kafka clusters and partitions.
 
-    python -m tests.benchmarks.sizes [--clusters 1 10 100] [--partitions 10000 1000000 7000000] [--measure 0]
+    python -m tests.benchmarks.sizes [--clusters 1 10 100] [--partitions 10000 1000000] [--measure 0]
 
 Prints the table of docs/sizing.md, which is computed from ``MEASURED``. ``--partitions`` are those of all clusters
 together, which are equally large. ``--measure 200000`` first measures what the samples of so many partitions cost.
@@ -20,6 +20,8 @@ import pyarrow as pa
 from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import encode_frame
 from streaming.contracts.observations import Channel
+from streaming.delta.changes.reader import SECONDS_BETWEEN_LOOKS
+from streaming.delta.store.announced import SECONDS_BETWEEN_GETS
 from streaming.jobs.shards.samples import SampleBatch
 from tests.benchmarks._cluster import Cluster, open_log
 from tests.benchmarks._running import options
@@ -63,8 +65,10 @@ OTHER_READS: Final = Measurement(3_362_400, "other GET and HEAD per day, the sam
 MEASURED: Final = (
     STATE, SAMPLES, ROUND, EXECUTOR, DRIVER, OF_CLUSTER, FILES_PUT, FILES_READ, OTHER_WRITES, OTHER_READS
 )  # fmt: skip
-AS_MANY_COMMITS: Final = 11
-"""Commits are this many times those of one cluster at most: each of 18 tables once a second, where one makes 1.6."""
+AS_MANY_COMMITS: Final = 18
+"""Commits are this many times those of one cluster at most: each of 18 tables once a second, where one makes 1.0."""
+LOOKS: Final = 86_400 / SECONDS_BETWEEN_LOOKS + 86_400 / SECONDS_BETWEEN_GETS
+"""Requests per day of an exporter that finds nothing, however many clusters there are; some of ``OTHER_READS``."""
 DOLLARS_OF_WRITES, DOLLARS_OF_READS = 5.00, 0.40
 """Prices of a million requests: Amazon S3 Standard, us-east-1, November 2026."""
 
@@ -100,7 +104,7 @@ def size_of(clusters: int, partitions: int) -> Size | None:
     busiest, without_one = (math.ceil(clusters / count) * each for count in (executors, max(executors - 1, 1)))
     commits = min(clusters, AS_MANY_COMMITS)
     writes = clusters * FILES_PUT.value + commits * OTHER_WRITES.value
-    reads = clusters * FILES_READ.value + commits * OTHER_READS.value
+    reads = clusters * FILES_READ.value + LOOKS + commits * (OTHER_READS.value - LOOKS)
     return Size(
         executors=executors,
         executor=EXECUTOR.value + without_one * (STATE.value + SAMPLES.value) / 1e6,
@@ -186,7 +190,7 @@ def measure(partitions: int) -> None:
 
 
 def main() -> None:
-    chosen = options(__doc__, clusters=[1, 10, 100], partitions=[10_000, 1_000_000, 7_000_000], measure=0)
+    chosen = options(__doc__, clusters=[1, 10, 100], partitions=[10_000, 1_000_000], measure=0)
     if chosen.measure:
         measure(chosen.measure)
     print(*rows(chosen.clusters, chosen.partitions), "", *measurements(), sep="\n")

@@ -45,6 +45,17 @@ def commands(title: str) -> list[str]:
     return [each for language, block in blocks if not language for each in commands_in(block)]
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """Return the variables of a shell in a folder: kubectl, helm, the API server, and the code of this checkout."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "ISRWATCH"))}
+    scratch = {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"}
+    folders = [program("kubectl").parent, helm().parent, Path(sys.executable).parent, os.environ["PATH"]]
+    path = os.pathsep.join(map(str, folders))  # as an activated .venv
+    ours = {"KUBECONFIG": str(folder / "kubeconfig"), "PATH": path, "PYTHONPATH": str(ROOT)}
+    ours |= {f"HELM_{name}_HOME": str(folder / "helm" / name) for name in ("CACHE", "CONFIG", "DATA")}
+    return kept | scratch | ours
+
+
 class Installation:
     """A namespace, and the folder from which it is filled."""
 
@@ -54,7 +65,7 @@ class Installation:
         self.words["ADDRESS"] = "127.0.0.1"
         self._bus = bus
         folder.mkdir(parents=True)
-        self._kubeconfig = api.kubeconfig(folder / "kubeconfig")
+        api.kubeconfig(folder / "kubeconfig")
         self.configuration = folder / "isrwatch.toml"
         self.configuration.write_text(self._toml())
         shutil.copy(packaged(), folder)
@@ -85,14 +96,8 @@ class Installation:
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of its shell: kubectl, the API server, and the code of this checkout."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "ISRWATCH"))}
-        scratch = {"TMPDIR": str(self.folder), "SPARK_LOCAL_DIRS": str(self.folder), "SPARK_LOCAL_IP": "127.0.0.1"}
-        folders = [program("kubectl").parent, helm().parent, Path(sys.executable).parent, os.environ["PATH"]]
-        path = os.pathsep.join(map(str, folders))  # as an activated .venv
-        ours = {"KUBECONFIG": str(self._kubeconfig), "PATH": path, "PYTHONPATH": str(ROOT)}
-        ours |= {f"HELM_{name}_HOME": str(self.folder / "helm" / name) for name in ("CACHE", "CONFIG", "DATA")}
-        return kept | scratch | ours
+        """Return the variables of its shell."""
+        return environment(self.folder)
 
     def prepare(self, *values: str) -> None:
         """Install as the page does, with more values, and wait for nothing."""

@@ -46,7 +46,8 @@ def values(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def namespace(kubernetes: Api) -> Iterator[str]:
+def namespace(kubernetes: Api, kubelet: Kubelet) -> Iterator[str]:
+    assert kubelet.pods == {}
     kubernetes.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     yield NAMESPACE
     kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait")
@@ -131,8 +132,7 @@ def test_an_upgrade_on_100_000_partitions_starts_each_container_once(
     end = time.monotonic() + WATCHED_SECONDS
     while time.monotonic() < end:
         assert release.pod() is second
-        assert second.is_ready, "it stays ready"
-        time.sleep(1)
+        time.sleep(1)  # of a time in which nothing may happen
     assert [pod.restarts for pod in release.seen.values()] == [0, 0], "two pods, and no container was started twice"
 
     release.helm("upgrade", packaged(), "--values", values, "--set", "collect.extraArgs={--no-such-option}")

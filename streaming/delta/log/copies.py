@@ -12,6 +12,7 @@ import json
 import os
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,9 +23,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from streaming.delta.log.storage import file_place, reading, table_at
-from streaming.delta.store.objects import get
-from streaming.errors import TableUnreadable
+from streaming.delta.log.storage import content_of, table_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +94,7 @@ class FileCopies:
         folder = self._opened()
         missing = [name for name in sizes if name not in self._sizes]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for name, content in zip(missing, pool.map(self._content, missing), strict=True):
+            for name, content in zip(missing, pool.map(partial(content_of, self._path), missing), strict=True):
                 (folder / _local(name)).write_bytes(content)
         for name, size in sizes.items():
             self._sizes[name] = size
@@ -103,13 +102,6 @@ class FileCopies:
         while sum(self._sizes.values()) > KEPT_BYTES and len(self._sizes) > len(sizes):
             name, _ = self._sizes.popitem(last=False)
             (folder / _local(name)).unlink(missing_ok=True)  # tables that have it keep their link
-
-    def _content(self, name: str) -> bytes:
-        try:
-            with reading(str(self._path)):
-                return get(file_place(self._path, name))
-        except FileNotFoundError:
-            raise TableUnreadable(f"cannot read the table {self._path}: its data file {name} is missing") from None
 
     def _table_of(self, table: DeltaTable, files: pa.Table) -> DeltaTable:
         """Return a table of files that were fetched."""

@@ -11,15 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streaming import movement
 from streaming.delta.log.copies import AT_ONCE
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.queries import open_ours
-from streaming.delta.log.storage import file_place, in_schema, reading
+from streaming.delta.log.storage import content_of, in_schema, rows_in
 from streaming.delta.log.table_log import entry_actions, has_entry
-from streaming.delta.store.objects import get
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
@@ -116,16 +114,7 @@ class FollowedTable:
         return pa.concat_tables([schema.empty_table(), *rows])
 
     def _content(self, name: str) -> bytes:
-        if name in self._contents:
-            return self._contents[name]
-        try:
-            with reading(str(self._path)):
-                return get(file_place(self._path, name))
-        except FileNotFoundError:
-            raise TableUnreadable(f"cannot read the table {self._path}: its data file {name} is missing") from None
+        return self._contents[name] if name in self._contents else content_of(self._path, name)
 
     def _decoded(self, name: str, schema: pa.Schema) -> pa.Table:
-        with reading(str(self._path)):
-            file = pq.ParquetFile(pa.BufferReader(self._contents[name]), page_checksum_verification=True)
-            present = [column for column in schema.names if column in file.schema_arrow.names]
-            return in_schema(file.read(present), schema, self._files[name])
+        return in_schema(rows_in(self._contents[name], self._path, schema.names), schema, self._files[name])

@@ -111,12 +111,12 @@ class Maintenance:
     def expire_log(self, now: float) -> None:
         """Delete the log entries that were superseded more than ``reader_minutes`` ago, and those above the limit."""
         since = now - self._policy.reader_minutes * 60
-        newest, known = self._writer.version, self._writer.entries
+        newest, made = self._writer.version, self._writer.entries
         before, after = self._old, newest + 1
         # A binary search; deleted entries count as old. If a clock was set back, it may end early: then more stays.
         while after - before > 1:
             middle = (before + after) // 2
-            written = known[middle].written(now) if middle in known else written_at(self._path, middle)
+            written = made[middle].written(now) if middle in made else written_at(self._path, middle)
             if written is not None and written > since:
                 after = middle
             else:
@@ -128,7 +128,7 @@ class Maintenance:
         limit = max(0, before, newest - most)
         if flushed is not None:  # one earlier, because its checkpoint may be younger than its mark, and torn
             limit = min(limit, max(0, flushed - 1))
-        self._unreferenced_since |= delete_log_before(self._path, limit, known, now)
+        self._unreferenced_since |= delete_log_before(self._path, limit, made, now)
 
     def sweep(self, now: float) -> None:
         """Delete the data files that no version in the log has needed for ``reader_minutes``.
@@ -232,7 +232,7 @@ def compact(writer: Writer, target: int, apart: Apart | None = None) -> None:
     Raises:
         TableRefused: another writer came first; nothing was done.
     """
-    table = writer.table
+    table = writer.described
     bins = list(_bins(table, target, apart))
     if not bins:
         return

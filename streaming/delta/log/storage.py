@@ -183,6 +183,22 @@ def _has_fields(schema: pa.Schema, expected: pa.Field) -> bool:
     return not pa.types.is_struct(kind) or {each.name for each in kind} == {each.name for each in expected.type}
 
 
+def content_of(path: Place, file: str) -> bytes:
+    """Read one data file as it is stored; raises as :func:`read_file` does."""
+    try:
+        with reading(str(path)):
+            return get(file_place(path, file))
+    except FileNotFoundError:
+        raise TableUnreadable(f"cannot read the table {path}: its data file {file} is missing") from None
+
+
+def rows_in(content: bytes, path: Place, columns: Sequence[str]) -> pa.Table:
+    """Return the rows of a data file of a table that was read, and those of the columns that it has."""
+    with reading(str(path)):
+        file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        return file.read([name for name in columns if name in file.schema_arrow.names])
+
+
 def file_place(path: Place, file: str) -> Place:
     """Return the place of a data file by its name in the log, which is URL-encoded."""
     return path / unquote(file)

@@ -61,10 +61,10 @@ def identity_of(path: Place, version: int) -> tuple[object, ...] | None:
 
 
 class EntryFiles(NamedTuple):
-    """Content of a log entry that this process has committed, as far as it matters to maintenance.
+    """Files of a log entry that this process has committed, for maintenance.
 
     Attributes:
-        committed: when, in seconds by a clock of this process that nobody sets.
+        committed: when, by the monotonic clock of this process, in seconds.
         added, removed: names of files in the folder of the table.
     """
 
@@ -82,7 +82,7 @@ class EntryFiles(NamedTuple):
         return now - (time.monotonic() - self.committed)
 
 
-KnownEntries = dict[int, EntryFiles]
+EntriesByVersion = dict[int, EntryFiles]
 """Entries that a writer need not read: it has made them."""
 
 
@@ -151,7 +151,7 @@ def newest_checkpoint(path: Place) -> int | None:
 
 
 def delete_log_before(
-    path: Place, version: int, known: KnownEntries | None = None, now: float = 0.0
+    path: Place, version: int, made: EntriesByVersion | None = None, now: float = 0.0
 ) -> dict[str, float]:
     """Delete the log entries before the newest checkpoint at or before a version, which contains their result.
 
@@ -160,13 +160,13 @@ def delete_log_before(
     Args:
         path: of the table.
         version: which stays.
-        known: entries that need not be read; those that are deleted are taken out.
-        now: the present by the clock of the store, for entries that are known.
+        made: entries that need not be read; those that are deleted are taken out.
+        now: the present by the clock of the store, for entries that are given.
 
     Returns:
         the data files that the deleted entries removed from the table, and when, by the clock of the store.
     """
-    known = {} if known is None else known
+    made = {} if made is None else made
     entries = [(name, _number(name), version is not None) for name, version in log_entries(path)]
     checkpoints = [number for name, number, _ in entries if ".checkpoint" in name]
     version = min(version, newest_checkpoint(path) or 0)  # the one in _last_checkpoint stays
@@ -174,7 +174,7 @@ def delete_log_before(
     removed: dict[str, float] = {}
     for name, number, is_entry in entries:
         if number < begin:
-            removed.update(_removed_by(path, number, known.pop(number, None), now) if is_entry else {})
+            removed.update(_removed_by(path, number, made.pop(number, None), now) if is_entry else {})
             delete(path / _LOG / name)
     return removed
 
@@ -243,9 +243,9 @@ def written_by(path: Path, version: int) -> Iterator[Path]:
     return (path / unquote(action["add"]["path"]) for action in actions_of(path, version) if "add" in action)
 
 
-def _removed_by(path: Place, version: int, known: EntryFiles | None, now: float) -> dict[str, float]:
-    if known is not None:
-        return dict.fromkeys(known.removed, known.written(now))
+def _removed_by(path: Place, version: int, made: EntryFiles | None, now: float) -> dict[str, float]:
+    if made is not None:
+        return dict.fromkeys(made.removed, made.written(now))
     written = written_at(path, version)
     if written is None:  # another writer of the table may delete the same entry meanwhile
         return {}
@@ -259,17 +259,22 @@ def _number(name: str) -> int:
     return int(number) if number.isdecimal() else _NO_VERSION
 
 
-def files_in_log(path: Place, known: Mapping[int, EntryFiles]) -> set[str]:
+def files_in_log(path: Place, made: Mapping[int, EntryFiles]) -> set[str]:
     """List the files that were added or removed by the versions whose log entries are still there.
 
     Args:
         path: of the table.
-        known: entries that need not be read.
+        made: entries that need not be read.
     """
     versions = {version for _, version in log_entries(path) if version is not None}
-    actions = [action for version in versions - known.keys() for action in actions_of(path, version)]
+    actions = [action for version in versions - made.keys() for action in actions_of(path, version)]
     read = {unquote(action[kind]["path"]) for action in actions for kind in ("add", "remove") if kind in action}
-    return read.union(*(known[version].added | known[version].removed for version in versions & known.keys()))
+    return read.union(*(made[version].added | made[version].removed for version in versions & made.keys()))
+
+
+def log_objects(path: Place, version: int) -> tuple[Place, Place, Place]:
+    """Return the places of the entry of a version, of its checkpoint, and of the hint that points readers at it."""
+    return entry_of(path, version), path / f"{_LOG}/{version:020}.checkpoint.parquet", path / _LOG / _HINT
 
 
 def entry_of(path: Place, version: int) -> Place:

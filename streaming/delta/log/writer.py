@@ -46,10 +46,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streaming import movement
+from streaming.delta.log.checkpoints import CopiedLog
 from streaming.delta.log.commit import DataFile, Layout, Packing, entry, removed, transactions_in, written
 from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROPERTY, create_or_upgrade
 from streaming.delta.log.storage import writing
-from streaming.delta.log.table_log import EntryFiles, KnownEntries, actions_of, entry_of, has_entry, newest_version
+from streaming.delta.log.table_log import EntriesByVersion, EntryFiles, actions_of, entry_of, has_entry, newest_version
 from streaming.delta.store.announced import announce
 from streaming.delta.store.objects import StoreError, create, delete
 from streaming.delta.store.place import Url, at_once
@@ -99,7 +100,7 @@ class Writer:
         statistics = (configuration.get(STATISTICS_PROPERTY) or "").split(",")
         self._layout = Layout(tuple(table.metadata().partition_columns), tuple(statistics))
         self._checkpoint_interval = int(configuration.get(CHECKPOINT_PROPERTY) or 0)
-        self.entries: KnownEntries = {}
+        self.entries: EntriesByVersion = {}
         self._took_over()
 
     @classmethod
@@ -113,6 +114,7 @@ class Writer:
         self._transactions: dict[str, int | None] = {}  # requested or stored since the table was read
         self._files: dict[str, DataFile] | None = None
         self._proved_at = _now()
+        self._copied_log = CopiedLog(self.path) if isinstance(self.path, Url) else None
 
     @property
     def version(self) -> int:
@@ -139,6 +141,12 @@ class Writer:
                 self.look_again(newest_version(self.path))
                 raise self._refused("the version that was read last has expired meanwhile") from error
         return self._table
+
+    @property
+    def described(self) -> DeltaTable:
+        """The same for its schema and its files: in a store without its rows, and without reading its log again."""
+        copied = None if self._copied_log is None else self._copied_log.opened(self._version)
+        return self.table if copied is None else copied
 
     def transaction_version(self, name: str) -> int | None:
         """Return the number that commits have stored under a name; None if none has."""
@@ -252,6 +260,8 @@ class Writer:
             self._create(content)
             self._version += 1
             remember(entry_of(self.path, self._version), content)
+            if self._copied_log is not None:
+                self._copied_log.follow(self._version, content)
             self._transactions |= stored
             if self._files is not None:
                 names = set(gone)
@@ -265,7 +275,8 @@ class Writer:
             movement.note()
             if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:
                 with suppress(DeltaError, OSError):  # until the next checkpoint readers read more entries
-                    self.table.create_checkpoint()
+                    if self._copied_log is None or not self._copied_log.has_created_checkpoint(self._version):
+                        self.table.create_checkpoint()
         return self._version
 
     def files(self) -> dict[str, DataFile]:

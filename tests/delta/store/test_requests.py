@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,14 +17,18 @@ from streaming.contracts.observations import Channel
 from streaming.contracts.sample_tables import REPLICA_OFFSETS
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes import reader as changes
-from streaming.delta.changes.log import ChangeLog
+from streaming.delta.changes.log import ChangeLog, in_commit
 from streaming.delta.changes.reader import ChangeReader, rows_between
-from streaming.delta.log import storage, table_log
+from streaming.delta.log import checkpoints, definitions, storage, table_log
 from streaming.delta.log.followed import LOOKS_PER_CHECK, FollowedTable
-from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
-from streaming.delta.log.writer import OVERWRITE, Writer
+from streaming.delta.log.maintenance import SMALL_BYTES, Maintenance, RetentionPolicy, compact
+from streaming.delta.log.queries import read_all
+from streaming.delta.log.storage import table_at
+from streaming.delta.log.table_log import delete_log_before, newest_checkpoint
+from streaming.delta.log.writer import APPEND, OVERWRITE, Writer
 from streaming.delta.progress import ProgressTable
 from streaming.delta.store import announced
+from streaming.delta.store.objects import get
 from streaming.delta.store.place import Url, place_of
 from tests.delta.test_change_log import changed
 from tests.delta.test_maintenance import newest
@@ -200,10 +205,69 @@ def test_maintenance_of_what_this_process_has_committed_reads_no_entry(store: Co
     assert requests["GET", "list"] <= 3
 
 
+def test_a_checkpoint_reads_nothing_again_and_the_table_is_the_same(
+    store: CountedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definitions, "CHECKPOINTS_IN_STORES", 5)
+    directory = store.folder()
+    path, writer = directory / REPLICA_OFFSETS.name, Writer.opened(directory, REPLICA_OFFSETS)
+    for number in range(1, 5):
+        writer.write(newest(number), OVERWRITE, {})
+    with store.counted() as first:
+        writer.write(newest(5), OVERWRITE, {"position": 1})
+    assert first["GET", "entry"] <= 1, "version 0, which defines the table"
+    for number in range(6, 10):
+        writer.write(newest(number), OVERWRITE, {})
+    with store.counted() as second:
+        writer.write(newest(10), OVERWRITE, {})
+    assert second == {("PUT", "data"): 1, ("PUT", "entry"): 1, ("PUT", "log"): 2}
+    assert newest_checkpoint(path) == 10
+    delete_log_before(path, 10)
+    opened = table_at(path)
+    assert (opened.version(), read_all(opened).num_rows, opened.transaction_version("position")) == (10, 10, 1)
+    other = Writer.opened(directory, REPLICA_OFFSETS)
+    other.write(newest(1), OVERWRITE, {})
+    for number in range(12, 16):
+        other.write(newest(number), OVERWRITE, {})
+    assert newest_checkpoint(path) == 15
+    assert read_all(table_at(path)).num_rows == 15, "another writer began from the checkpoint"
+
+
+def test_files_are_merged_without_reading_the_log_again(store: CountedStore) -> None:
+    directory, (_, rows) = store.folder(), changed()
+    log, writer = ChangeLog(directory), Writer.opened(directory, PARTITION_CHANGES)
+    del log
+    for version in range(1, 7):
+        writer.write(in_commit(rows, version, 0), APPEND, {})
+    compact(writer, SMALL_BYTES)
+    for version in range(8, 12):
+        writer.write(in_commit(rows, version, 0), APPEND, {})
+    with store.counted() as requests:
+        compact(writer, SMALL_BYTES)
+    assert requests == {("PUT", "data"): 1, ("PUT", "entry"): 1}, "entries and files are of this process"
+    assert len(writer.files()) == 1
+    assert read_all(table_at(directory / PARTITION_CHANGES.name)).num_rows == 10 * rows.num_rows
+
+
+def test_a_checkpoint_is_made_in_the_store_where_it_cannot_be_made_here(
+    store: CountedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(**_: str) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(definitions, "CHECKPOINTS_IN_STORES", 5)
+    monkeypatch.setattr(checkpoints, "TemporaryDirectory", no_room)
+    directory = store.folder()
+    writer = Writer.opened(directory, REPLICA_OFFSETS)
+    for number in range(1, 6):
+        writer.write(newest(number), OVERWRITE, {})
+    assert newest_checkpoint(directory / REPLICA_OFFSETS.name) == 5
+
+
 def test_two_channels_that_one_thread_writes_do_not_race(store: CountedStore) -> None:
     directory = store.folder()
     first = ProgressTable(directory, Channel.REPLICATION)
-    tables = [first, ProgressTable(directory, Channel.SAMPLES, beside=first)]
+    tables = [first, ProgressTable(directory, Channel.SAMPLES, shared=first)]
     for table in tables:
         table.replace([], None, {"offset": 1})
     with store.counted() as requests:
@@ -212,18 +276,26 @@ def test_two_channels_that_one_thread_writes_do_not_race(store: CountedStore) ->
     assert requests == {("PUT", "entry"): 2}, "no entry that another one has come before, and nothing is read"
 
 
-def test_a_burst_of_commits_is_announced_once(store: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announced, "SECONDS_BETWEEN_PUTS", 60.0)
-    put: list[object] = []
-    monkeypatch.setattr(announced, "put", lambda place, _: put.append(place))
+def test_a_burst_of_commits_is_announced_once_and_the_change_log_alone_never(
+    store: CountedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers: list[Callable[[], None]] = []
+    monkeypatch.setattr(announced.threading, "Timer", lambda _, put: timers.append(put) or StoppedTimer())
     directory = store.folder()
     announced.announce(directory / PARTITION_CHANGES.name, 7)
-    announcer = announced._announcers[directory]
-    assert announcer._timer is None, "readers look for its versions themselves"
+    assert timers == [], "readers look for its versions themselves"
     for version in range(5):
         announced.announce(directory / REPLICA_OFFSETS.name, version)
         announced.announce(directory / "incidents", version)
-    assert announcer._timer is not None
-    announcer._timer.cancel()
-    announcer._put()
-    assert len(put) == 1
+    (put,) = timers
+    put()
+    assert json.loads(get(directory / announced.NAME)) == {"partition_changes": 7, "replica_offsets": 4, "incidents": 4}
+
+
+class StoppedTimer:
+    """A timer that never fires."""
+
+    daemon = True
+
+    def start(self) -> None:
+        """Start nothing."""

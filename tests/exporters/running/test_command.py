@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,14 @@ from streaming.cluster_settings import each_cluster
 from streaming.jobs.batch_rows import row_of
 from streaming.jobs.queries import BatchResult
 from streaming.settings import ExportSettings, Settings
-from tests.plugins.local_http import free_port
+from tests.plugins.local_http import free_port, wait_until
 from tests.plugins.sandbox import MakeSandbox
 
 PATIENCE = 240.0
 
 
-def run(*options: str, folder: Path, output: Path) -> subprocess.Popen[bytes]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ISRWATCH_")}
+def run(*options: str, folder: Path, output: Path, **variables: str) -> subprocess.Popen[bytes]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ISRWATCH_")} | variables
     root = Path(__file__).parents[3]
     with output.open("wb") as stream:
         return subprocess.Popen(
@@ -87,6 +88,54 @@ def test_what_cannot_work_is_one_sentence_before_anything_starts(
     assert [path.name for path in tmp_path.iterdir()] == ["output"]
 
 
+def listening() -> dict[str, str]:
+    """Return variables that let collector and job listen where nothing else does."""
+    return {f"ISRWATCH_{part}__LISTEN": f"127.0.0.1:{free_port()}" for part in ("COLLECT", "JOB")}
+
+
+def parts_of(pid: int) -> dict[str, int]:
+    """Return the processes of a running `isrwatch run`, by the command that they run."""
+    named = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_text(errors="replace").split("\0")
+            parent = (path.parent / "stat").read_text().rpartition(")")[2].split()[1]
+            if "exporters.running.attached" in words and parent == str(pid):
+                named[words[words.index("exporters.running.attached") + 1]] = int(path.parent.name)
+    return named
+
+
+def scraped_from(port: int) -> str:
+    with suppress(OSError):
+        return str(urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read(), "utf-8")
+    return ""
+
+
+def left_of(folder: Path) -> list[str]:
+    """Return the command lines of processes that work in a folder, and of Spark's JVM of it."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            if path.readlink() == folder:
+                lines.append((path.parent / "cmdline").read_text(errors="replace").replace("\0", " "))
+    return [line for line in lines if line]
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_of_a_killed_run_no_process_is_left(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    options = ("--bootstrap-servers", "127.0.0.1:1", "--data", "d", "--listen", f"127.0.0.1:{free_port()}")
+    process = run(*options, folder=tmp_path, output=output, **listening())
+    try:
+        wait_until(lambda: any("org.apache.spark" in line for line in left_of(tmp_path)), seconds=PATIENCE)
+        assert parts_of(process.pid).keys() == {"collect", "job", "export"}
+    finally:
+        process.kill()
+        process.wait(30)
+    wait_until(lambda: not left_of(tmp_path), seconds=90)
+
+
 @pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.spark
@@ -96,11 +145,8 @@ def test_one_command_monitors_a_real_cluster_and_keeps_running(kafka_cluster: Ma
     properties = tmp_path / "client.properties"
     properties.write_text("security.protocol=PLAINTEXT\nrequest.timeout.ms=10000\n")
     options = ("--bootstrap-servers", sandbox.bootstrap_servers, "--command-config", "client.properties")
-    variables = {"ISRWATCH_JOB__LISTEN": f"127.0.0.1:{free_port()}", "ISRWATCH_COLLECT__LISTEN": ""}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in variables.items():
-            patch.setenv(name, value)
-        process = run(*options, "--data", "d", "--listen", f"127.0.0.1:{port}", folder=tmp_path, output=output)
+    options += ("--data", "d", "--listen", f"127.0.0.1:{port}")
+    process = run(*options, folder=tmp_path, output=output, **listening())
 
     def until(text: str) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -114,12 +160,7 @@ def test_one_command_monitors_a_real_cluster_and_keeps_running(kafka_cluster: Ma
         assert "every change is recorded with its cause" in output.read_text()
         scraped = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
         assert re.search(r"^kafka_replication_cluster_brokers\{.*\} 3", scraped, re.MULTILINE), scraped
-        (job,) = (
-            int(path.parent.name)
-            for path in Path("/proc").glob("[0-9]*/cmdline")
-            if "exporters.running.attached\0job\0" in path.read_text(errors="replace")
-            and Path(f"/proc/{path.parent.name}/stat").read_text().rpartition(")")[2].split()[1] == str(process.pid)
-        )
+        job = parts_of(process.pid)["job"]
         os.kill(job, signal.SIGKILL)
         until("isrwatch job was ended by signal 9; it starts again in 1 s, and nothing is lost")
         began = output.read_text().count("isrwatch job: running")
@@ -127,6 +168,10 @@ def test_one_command_monitors_a_real_cluster_and_keeps_running(kafka_cluster: Ma
         while output.read_text().count("isrwatch job: running") == began:
             assert time.monotonic() < deadline, output.read_text()
             time.sleep(0.3)
+        os.kill(parts_of(process.pid)["export"], signal.SIGSTOP)
+        until("isrwatch export hangs (it has not answered 6 times at http://127.0.0.1:")
+        until("and was ended; it starts again in 1 s, and nothing is lost")
+        wait_until(lambda: scraped_from(port), seconds=PATIENCE)
     finally:
         process.terminate()
         code = process.wait(120)
