@@ -107,9 +107,11 @@ def test_the_places_of_the_configuration_are_folders_that_the_services_have() ->
 
 
 def test_the_user_and_the_folders_are_those_of_the_services() -> None:
-    users = [line.split() for line in (SERVICES / "isrwatch.sysusers").read_text().splitlines() if line[:1] not in "#"]
+    users = [
+        line.split() for line in (SERVICES / "isrwatch.sysusers").read_text().splitlines() if not line.startswith("#")
+    ]
     folders = [
-        line.split() for line in (SERVICES / "isrwatch.tmpfiles").read_text().splitlines() if line[:1] not in "#"
+        line.split() for line in (SERVICES / "isrwatch.tmpfiles").read_text().splitlines() if not line.startswith("#")
     ]
     assert [user[:2] for user in users] == [["u", "isrwatch"]]
     assert [folder[1] for folder in folders] == ["/etc/isrwatch", "/var/lib/isrwatch", "/var/cache/isrwatch"]
