@@ -28,7 +28,7 @@ AT_ONCE: Final = 5
 
 
 def publish(bus: Path, first: int, last: int, pause: float) -> None:
-    with closing(DirectoryPublisher(bus)) as publisher:
+    with closing(DirectoryPublisher(bus, segment_bytes=1 << 26)) as publisher:
         for begin in range(first, last, AT_ONCE):
             publisher.publish(STORY[begin : min(begin + AT_ONCE, last)])
             time.sleep(pause)

@@ -141,7 +141,7 @@ def test_a_job_is_killed_backed_up_while_it_writes_stopped_and_restored(services
     machine.ran(
         "systemd-run", "--unit=feed", "--property=User=isrwatch", f"--property=WorkingDirectory={ROOT}",
         f"--setenv=PYTHONPATH={ROOT}", "/opt/isrwatch/bin/python", "-m", "tests.systemd.story", "publish",
-        f"{STATE}/bus", "0", str(len(STORY)), "0.15",
+        f"{STATE}/bus", "0", str(len(STORY)), "0.4",
     )  # fmt: skip
     wait_until(lambda: services.applied() > 0, seconds=SECONDS_OF_A_START)
     assert services.kill("isrwatch-job") == 1
