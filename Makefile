@@ -12,7 +12,6 @@ SEED ?=
 SCENARIO ?=
 FAULTS ?=
 DIST ?= dist
-RELEASED := $(filter chart images,$(shell sed -n 's/^\([a-z]*\):.*/\1/p' Makefile))
 PACKAGER ?=
 
 BIN := $(VENV)/bin
@@ -169,9 +168,7 @@ images: $(if $(PACKAGER),,$(RUN_READY)) ## build both images of the commit into 
 
 release: $(if $(PACKAGER),,$(RUN_READY)) ## build a release in dist: packages, chart, images, lists of materials (CycloneDX), SHA256SUMS
 	@rm -rf $(DIST)
-	$(SAY) "Building the packages of $$(git rev-parse --short=12 HEAD)"
-	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release packages --directory $(DIST)
-	@$(foreach each,$(RELEASED),$(MAKE) --no-print-directory $(each) DIST=$(DIST) &&) true
+	@$(MAKE) --no-print-directory wheels chart images DIST=$(DIST)
 	@$(or $(PACKAGER),$(BIN)/python) -m deploy.release checksums --directory $(DIST)
 	@$(or $(PACKAGER),$(BIN)/python) -m tests.long --old
 

@@ -1,6 +1,6 @@
 """Builds the chart of Kubernetes for a release, and derives from the configuration what its values may be.
 
-``python -m deploy.chart_files DIST`` writes ``isrwatch-VERSION.tgz`` as ``helm package`` would, with the same bytes always.
+``python -m deploy.chart_files DIST`` writes ``isrwatch-VERSION.tgz`` as ``helm package`` does, reproducibly.
 ``--schema`` writes the part of ``values.schema.json`` that follows from ``streaming/settings.py``.
 """
 
@@ -10,7 +10,6 @@ import argparse
 import gzip
 import io
 import json
-import sys
 import tarfile
 import typing
 from dataclasses import is_dataclass
@@ -128,7 +127,7 @@ def main() -> None:
     if given.schema:
         SCHEMA.write_text(schema(), encoding="utf-8")
     else:
-        sys.stdout.write(f"{package(given.folder)}\n")
+        package(given.folder)
 
 
 if __name__ == "__main__":

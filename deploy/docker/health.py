@@ -6,6 +6,7 @@ exporter for ``/-/healthy``. Where they listen is read as they read it: from con
 
 from __future__ import annotations
 
+import os
 import ssl
 import sys
 import urllib.error
@@ -74,24 +75,30 @@ def answers(place: str, path: str) -> bool:
     return False
 
 
-def programs() -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Give each program of the container: its command, its options and its variables."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
+def programs(processes: Path = Path("/proc")) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """Give each program of the container: its command, its options and its variables, ours if they cannot be read."""
+    for process in processes.glob("[0-9]*"):
+        try:
             program = command_of((process / "cmdline").read_text().split("\0")[:-1])
-            if program:
-                variables = (process / "environ").read_text().split("\0")
-                yield *program, dict(each.split("=", 1) for each in variables if "=" in each)
+        except OSError:  # it has ended
+            continue
+        if program:
+            variables = dict(os.environ)
+            with suppress(OSError):
+                texts = (process / "environ").read_text().split("\0")
+                variables = dict(each.split("=", 1) for each in texts if "=" in each)
+            yield *program, variables
 
 
 def main() -> int:
-    """Ask every program."""
-    silent = []
-    for command, options, variables in programs():
+    """Ask every program; that there is none is not healthy either."""
+    running = list(programs())
+    silent = [] if running else ["no program that serves a page runs here"]
+    for command, options, variables in running:
         place = address(command, options, variables)
         if place and not answers(place, ASKED[command]):
-            silent.append(f"{command} at {place}")
-    sys.stdout.write(f"{'no good answer: ' + ', '.join(silent) if silent else 'ok'}\n")
+            silent.append(f"no good answer from isrwatch {command} at {place}")
+    sys.stdout.write(f"{'; '.join(silent) or 'ok'}\n")
     return bool(silent)
 
 

@@ -28,7 +28,7 @@ INDEX: Final = "index.json"
 
 @dataclass(frozen=True)
 class Added:
-    """What an archive says besides the layers.
+    """Content of an archive besides the layers.
 
     Attributes:
         name: of the image, with its tag.
@@ -77,9 +77,9 @@ def assemble(layout: Path, archive: Path, added: Added) -> str:
     config["history"] = [{**step, "created": added.created} for step in config["history"]]
     manifest["config"] |= blobs.add(config)
     manifest["annotations"] = {**config["config"]["Labels"], "org.opencontainers.image.created": added.created}
-    named = {"org.opencontainers.image.ref.name": added.name.partition(":")[2]}
+    reference = {"org.opencontainers.image.ref.name": added.name.partition(":")[2]}
     platform = {"architecture": config["architecture"], "os": config["os"]}
-    top = {**described, **blobs.add(manifest), "platform": platform, "annotations": named}
+    top = {**described, **blobs.add(manifest), "platform": platform, "annotations": reference}
     layers = [each["digest"] for each in manifest["layers"]]
     files: dict[str, bytes | Path] = {
         "oci-layout": json.dumps({"imageLayoutVersion": "1.0.0"}).encode(),

@@ -1,8 +1,8 @@
 """``make images``: both images, built without a registry, from Debian's packages and the commit that is checked out.
 
 The base is what ``debian:trixie-slim`` is, with the packages that both images have, made by mmdebstrap. buildah then
-runs the Dockerfile of the commit on it, each step in a chroot. What was done stays in ``build/images``, so a run that
-was stopped goes on, and a step is done again only if what it reads has changed.
+runs the Dockerfile of the commit on it, each step in a chroot. Results stay in ``build/images``: a run that was stopped
+continues with the step that it was at, and a step runs again only if its input has changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from deploy.images.archive import Added, assemble, unpack
-from deploy.images.dockerfile import HEALTH
+from deploy.images.dockerfile import EPOCH, HEALTH
 from deploy.images.materials import write_materials
 from deploy.images.plan import BUILT, images
 from deploy.release import packages
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from deploy.images.plan import BaseImage, Images
 
 FOLDER: Final = ROOT / "build" / "images"
-EPOCH: Final = 1580601600
-"""The time of every file in a layer, whatever the commit, so that equal files are equal layers: 2020-02-02."""
 PROGRAMS: Final = ("mmdebstrap", "buildah")
 BUNDLE: Final = "/etc/ssl/certs/ca-certificates.crt"
 WITHOUT: Final = ("doc/*", "info/*", "locale/*", "man/*")

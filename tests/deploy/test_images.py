@@ -47,9 +47,9 @@ def test_stages_build_on_one_pinned_image_and_on_each_other(base: str) -> None:
     assert (word, image) == ("ARG", f"BASE={PLAN.bases[base].image}")
     assert re.fullmatch(r"[a-z0-9/-]+:(?!latest)[a-z0-9.-]*(\d|trixie)[a-z0-9.-]*", PLAN.bases[base].image)
     names = [name for name in stages(base) if name]
-    assert names == ["tools", "slim-content", "slim", "full-content", "full"]
+    assert names == ["tools", "slim-packages", "slim-ours", "slim", "full-packages", "full-ours", "full"]
     origins = [values(base, name, "FROM")[0].split()[0] for name in names]
-    assert origins == ["${BASE}", "tools", "${BASE}", "tools", "${BASE}"]
+    assert origins == ["${BASE}", *["tools", "tools", "${BASE}"] * 2]
 
 
 @pytest.mark.parametrize(("base", "variant"), TARGETS)
@@ -71,20 +71,23 @@ def test_what_is_shipped_runs_as_a_number_without_tools_and_can_be_read_only(bas
 @pytest.mark.parametrize(("base", "variant"), TARGETS)
 def test_what_is_copied_exists_and_nothing_else_is_sent_to_the_builder(base: str, variant: str) -> None:
     allowed = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
-    for stage in (variant, f"{variant}-content"):
+    copied: list[list[str]] = []
+    for stage in (variant, f"{variant}-packages", f"{variant}-ours"):
         for *sources, target in map(str.split, values(base, stage, "COPY")):
             if sources[0].startswith("--from="):
-                assert [*sources, target] == [f"--from={variant}-content", PLAN.home, PLAN.home]
+                copied.append([*sources, target])
                 continue
             assert set(sources) <= set(allowed)
             assert [each for each in sources if not each.startswith("dist/") and not (ROOT / each).is_file()] == []
+    packages, ours = f"--from={variant}-packages", f"--from={variant}-ours"
+    assert copied == [[packages, PLAN.home, PLAN.home], [ours, f"/ours{PLAN.home}", PLAN.home]]
 
 
 @pytest.mark.parametrize(("base", "variant"), TARGETS)
 def test_what_is_installed_is_checked_by_hash(base: str, variant: str) -> None:
-    installs = [
-        part for run in values(base, f"{variant}-content", "RUN") for part in run.split(" && ") if "pip" in part
-    ]
+    runs = [run for stage in ("packages", "ours") for run in values(base, f"{variant}-{stage}", "RUN")]
+    installs = [part for run in runs for part in run.split(" && ") if "/bin/pip " in part]
+    assert len(installs) == 3
     assert all("--require-hashes" in part or "--no-index" in part for part in installs)
     assert all("--no-deps" in part for part in installs)
     (tools,) = [run for run in values(base, "tools", "RUN") if "pip install" in run]
@@ -124,7 +127,7 @@ def test_a_container_starts_a_command_of_isrwatch_and_says_whether_it_is_healthy
 
 @pytest.mark.parametrize("base", PLAN.bases)
 def test_the_jars_of_the_bus_are_in_the_full_image_alone(base: str) -> None:
-    assert [f"dist/{wheel}" for wheel in PLAN.wheels("full")] == values(base, "full-content", "COPY")[1].split()[:-1]
+    assert [f"dist/{wheel}" for wheel in PLAN.wheels("full")] == values(base, "full-ours", "COPY")[0].split()[:-1]
     assert [each.partition("-")[0] for each in PLAN.wheels("full")] == ["isrwatch", PACKAGE]
     assert [each.partition("-")[0] for each in PLAN.wheels("slim")] == ["isrwatch"]
 

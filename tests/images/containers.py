@@ -25,6 +25,8 @@ UID: Final = 12345
 NAMESPACES: Final = ("pid", "ipc", "uts", "mount")
 MASKED: Final = ("/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/sched_debug")
 STATE: Final = "state"
+DATA: Final = "/data"
+"""The only volume that can be written."""
 
 
 def unify_control_groups() -> None:
@@ -42,7 +44,7 @@ class Container:
     Attributes:
         folder: for what it prints and its bundle; its name is that of the container.
         words: after those of the image's entry point.
-        volumes: by path in it; a file is read-only.
+        volumes: folders, by their path in it.
     """
 
     folder: Path
@@ -79,7 +81,7 @@ class Container:
     def execute(self, words: Sequence[str]) -> tuple[int, str]:
         """Run a program in it, and return its exit code and what it printed."""
         ended = subprocess.run(
-            [*self._crun(), "exec", self.folder.name, *words],
+            [*self._crun(), "exec", "--user", f"{UID}:0", self.folder.name, *words],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         return ended.returncode, ended.stdout + ended.stderr
@@ -117,7 +119,12 @@ class Container:
             _mount("/dev/shm", "tmpfs", "nosuid", "noexec", "nodev", "mode=1777", "size=65536k"),  # noqa: S108 - its own
             _mount("/tmp", "tmpfs", "nosuid", "nodev", "mode=1777"),  # noqa: S108 - its own
             *(
-                {"destination": target, "source": str(source), "type": "bind", "options": ["bind", _mode(source)]}
+                {
+                    "destination": target,
+                    "source": str(source),
+                    "type": "bind",
+                    "options": ["bind", "rw" if target == DATA else "ro"],
+                }
                 for target, source in self.volumes.items()
             ),
         ]
@@ -141,7 +148,3 @@ class Container:
 
 def _mount(target: str, kind: str, *options: str) -> dict[str, Any]:
     return {"destination": target, "type": kind, "source": kind, **({"options": list(options)} if options else {})}
-
-
-def _mode(source: Path) -> str:
-    return "ro" if source.is_file() else "rw"

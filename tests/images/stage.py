@@ -104,7 +104,7 @@ def main() -> int:
 
 def commands(stage: Stage) -> None:
     """Run commands that end by themselves; mount points are made by the first container of an image."""
-    volumes = {"/data": stage.volume("commands"), "/etc/isrwatch/isrwatch.toml": configuration(stage)}
+    volumes = {"/data": stage.volume("commands"), "/etc/isrwatch": configuration(stage)}
     ran = {}
     for variant, image in stage.images.items():
         for words in ("--version", "job --help", "job", "collect --help", "export --help", "doctor"):
@@ -118,7 +118,7 @@ def commands(stage: Stage) -> None:
 
 def three_containers(stage: Stage) -> None:
     """Start a container for each program, kill a broker, and look at the page."""
-    volumes = {"/data": stage.volume("three"), "/etc/isrwatch/isrwatch.toml": configuration(stage)}
+    volumes = {"/data": stage.volume("three"), "/etc/isrwatch": configuration(stage)}
     began = time.monotonic()
     made = {
         name: stage.container(name, variant, name, volumes)
@@ -204,9 +204,11 @@ def fetched(path: str) -> bytes:
 
 
 def configuration(stage: Stage) -> Path:
-    file = stage.folder / "isrwatch.toml"
-    file.write_text(CONFIGURATION.format(servers=stage.kafka.bootstrap_servers))
-    return file
+    """Write the configuration into a folder that is mounted: a runtime leaves its mount points in the root."""
+    folder = stage.folder / "etc"
+    folder.mkdir(exist_ok=True)
+    (folder / "isrwatch.toml").write_text(CONFIGURATION.format(servers=stage.kafka.bootstrap_servers))
+    return folder
 
 
 def written(image: Unpacked) -> list[tuple[str, int, int, int]]:

@@ -47,27 +47,25 @@ def forms(folder: Path) -> dict[str, Path]:
     return {path.stem.removeprefix("values-"): path for path in [*sorted(CHART.glob("values-*.yaml")), spark]}
 
 
-def run_helm(
-    *arguments: str | Path, api: Api | None = None, given: str | None = None
-) -> subprocess.CompletedProcess[str]:
+def run_helm(*arguments: str | Path, api: Api | None = None, version: int = 4) -> subprocess.CompletedProcess[str]:
     """Run helm."""
     with tempfile.TemporaryDirectory(prefix="helm-") as home:
         own = {f"HELM_{name}_HOME": f"{home}/{name}" for name in ("CACHE", "CONFIG", "DATA")}
         own |= {"KUBECONFIG": str(api.folder / "kubeconfig") if api else f"{home}/none"}
         return subprocess.run(
-            [helm(), *arguments], input=given, capture_output=True, text=True, check=False, timeout=600,
+            [helm(version), *arguments], capture_output=True, text=True, check=False, timeout=600,
             env={**os.environ, **own},
         )  # fmt: skip
 
 
-def rendered(*arguments: str | Path, name: str = "isrwatch", namespace: str = "isrwatch") -> list[dict[str, Any]]:
+def rendered(*arguments: str | Path, namespace: str = "isrwatch", version: int = 4) -> list[dict[str, Any]]:
     """Return the objects of a release.
 
     Args:
         arguments: options of ``helm template``, such as files of values.
-        name: of the release.
         namespace: of the release.
+        version: of helm.
     """
-    ran = run_helm("template", name, packaged(), "--namespace", namespace, *arguments)
+    ran = run_helm("template", "isrwatch", packaged(), "--namespace", namespace, *arguments, version=version)
     assert ran.returncode == 0, ran.stderr
     return [each for each in yaml.safe_load_all(ran.stdout) if each]

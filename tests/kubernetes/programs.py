@@ -25,7 +25,7 @@ PACKAGES: Final[Mapping[str, str]] = {
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
 }
-HELM: Final = "helm.sh/helm/v4/cmd/helm"
+HELM: Final[Mapping[int, str]] = {3: "helm.sh/helm/v3/cmd/helm", 4: "helm.sh/helm/v4/cmd/helm"}
 OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator"
 STRIMZI: Final = "test-strimzi"
 GENERATOR: Final = "io.strimzi.crdgenerator.CrdGenerator"
@@ -41,13 +41,13 @@ def program(name: str) -> Path:
     return built(name, PACKAGES[name], RECIPE)
 
 
-def helm() -> Path:
-    """Return helm; built by Go if this machine has none yet.
+def helm(version: int = 4) -> Path:
+    """Return helm, of version 3 or 4; built by Go if this machine has none yet.
 
     Raises:
         MissingTool: there is no Go, or it cannot build it; with its last line.
     """
-    return built("helm", HELM, RECIPE / "helm")
+    return built("helm", HELM[version], RECIPE / f"helm{version}")
 
 
 def definitions(folder: Path) -> list[Path]:

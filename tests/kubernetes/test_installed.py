@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ pytestmark = [
 PATIENCE_SECONDS = 600.0
 MOST_COMMANDS = 5
 PARTITIONS = 7
+OUTAGE_SECONDS = 60.0  # twice what a liveness probe would take
 FORWARD = "kubectl port-forward"
 """Needs a real kubelet; the test asks the address of the pod."""
 
@@ -71,15 +74,17 @@ def test_five_commands_lead_to_metrics_and_an_outage_of_kafka_starts_nothing_aga
 
     (broker,) = kafka.broker_ids
     kafka.kill(broker)
-    wait_until(lambda: not pod.members["collector"].is_ready, seconds=PATIENCE_SECONDS, what="Kafka is away")
-    assert urllib.request.urlopen(f"http://{pod.address}:9308/").status == 200, "the pages are there"
+    offline = partial(partitions, pod.address, "offline_partitions")
+    wait_until(lambda: offline() == PARTITIONS, seconds=PATIENCE_SECONDS, what="the outage is on the pages")
+    time.sleep(OUTAGE_SECONDS)
     kafka.start(broker)
-    wait_until(lambda: pod.is_ready, seconds=PATIENCE_SECONDS, what="it reads Kafka again")
+    wait_until(lambda: offline() == 0, seconds=PATIENCE_SECONDS, what="Kafka is back")
+    wait_until(lambda: pod.is_ready, seconds=PATIENCE_SECONDS, what="every program is ready")
     assert pod.restarts == 0
 
 
-def partitions(address: str) -> float:
-    url = f"http://{address}:9308/metrics?name[]=kafka_replication_cluster_partitions"
+def partitions(address: str, name: str = "partitions") -> float:
+    url = f"http://{address}:9308/metrics?name[]=kafka_replication_cluster_{name}"
     with urllib.request.urlopen(url) as answer:
         lines = answer.read().decode().splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#"))

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dashboards.render import rendered as generated
-from deploy.images.plan import plan
+from deploy.images.plan import images as plan
 from streaming.cluster_settings import each_cluster
 from streaming.commands import COMMANDS, load
 from streaming.settings import load as load_settings
@@ -205,6 +205,10 @@ def test_a_wrong_value_is_refused_with_a_sentence_that_names_it(wrong: str, sent
     ("values", "sentence"),
     [
         ((), "no Kafka cluster is named: set clusters, strimzi.clusters, or configuration"),
+        (
+            ("--values", f"{CHART}/values-bare.yaml", "--set", "settings.job.web_config_file=a"),
+            "job.probe.scheme to HTTPS",
+        ),
         (("--set", "strimzi.clusters[0].name=a,strimzi.clusters[0].namespace=kafka"), "cannot mount secrets of"),
     ],
 )
@@ -225,6 +229,23 @@ def test_the_page_of_strimzi_and_its_file_of_values_make_the_same_user_and_confi
     assert set(named(made[0], "KafkaUser")) == {"isrwatch-my-cluster"}
 
 
+def test_probes_and_prometheus_ask_as_the_program_is_served() -> None:
+    secured = ("settings.job.web_config_file=/etc/isrwatch-secrets/a.b/web.yml", "job.probe.scheme=HTTPS")
+    header = "job.probe.headers[0].name=Authorization,job.probe.headers[0].value=Basic eA=="
+    sets = [part for each in (*secured, header, "secretFiles={a.b,kafka-login}") for part in ("--set", each)]
+    objects = rendered("--values", CHART / "values-bare.yaml", *sets)
+    for name, container in containers(objects).items():
+        request = container["livenessProbe"]["httpGet"]
+        assert request.get("scheme", "HTTP") == ("HTTPS" if name == "job" else "HTTP")
+        assert request.get("httpHeaders", []) == (
+            [{"name": "Authorization", "value": "Basic eA=="}] if name == "job" else []
+        )
+    endpoints = named(objects, "PodMonitor")["isrwatch"]["spec"]["podMetricsEndpoints"]
+    assert {each["port"] for each in endpoints if each.get("scheme") == "https"} == {"job"}
+    (workload,) = workloads(objects)
+    assert not any("." in each["name"] for each in workload["spec"]["template"]["spec"]["volumes"])
+
+
 def test_on_openshift_no_group_is_named() -> None:
     openshift = ("--api-versions", "security.openshift.io/v1")
     for arguments, group in (((), 10001), (openshift, None), (("--set", "openshift=true"), None)):
@@ -242,6 +263,15 @@ def test_executors_are_as_the_bus_and_their_rights_ask(tmp_path: Path) -> None:
     assert str(template.parent) in {each["mountPath"] for each in containers(objects)["job"]["volumeMounts"]}
     assert template.name in named(objects, "ConfigMap")["isrwatch-executor"]["data"]
     assert plan().variants["full"].files.count("deploy/spark/main.py") == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_helm_3_makes_the_same_objects(form: str, tmp_path: Path) -> None:
+    def key(each: dict[str, Any]) -> tuple[str, str]:
+        return each["kind"], each["metadata"]["name"]
+
+    older = rendered("--values", forms(tmp_path)[form], version=3)
+    assert sorted(older, key=key) == sorted(objects_of(form), key=key)
 
 
 def test_helm_finds_nothing_to_object(tmp_path: Path) -> None:

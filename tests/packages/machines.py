@@ -144,7 +144,7 @@ def variables(home: str, certificates: Path) -> dict[str, str]:
 def folder(dist: Path, cache: Path, python: str = sys.executable) -> Iterator[Machine]:
     """Give a folder of this machine as an empty one, for a Python that is here."""
     with TemporaryDirectory(prefix="isrwatch-machine-") as home:
-        given = variables(home, CERTIFICATES) | {"PIP_CACHE_DIR": str(cache)}
+        given = variables(home, CERTIFICATES) | {"PIP_CACHE_DIR": str(cache), "PIP_NO_COMPILE": "1"}
         # The Python of a virtual environment would bring its packages along.
         real = str(Path(python).resolve())
         yield Machine("this machine", real, Path(home), home, str(dist), variables=given)

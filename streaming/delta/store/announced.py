@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAME: Final = "_newest_versions.json"
 SECONDS_BETWEEN_PUTS: Final = 1.0
 SECONDS_BETWEEN_GETS: Final = 2.0
-SECONDS_BETWEEN_LOOKS: Final = 30.0
+SECONDS_BETWEEN_LOOKS: Final = 60.0
 """Interval at which exporters look at a table although no newer version was announced."""
 _LOOKED_AT_DIRECTLY: Final = PARTITION_CHANGES.name
 """Readers look for its next version themselves (``changes.reader``), so it alone is no reason to put the object."""

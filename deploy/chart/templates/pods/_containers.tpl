@@ -21,7 +21,7 @@ env:
 {{- include "isrwatch.env-from" .root }}
 ports:
   - {name: collector, containerPort: 9310}
-{{- include "isrwatch.probes" (dict "port" "collector" "hangs" "/-/alive" "start" $own.startSeconds) }}
+{{- include "isrwatch.probes" (dict "port" "collector" "hangs" "/-/alive" "own" $own) }}
 {{ include "isrwatch.container-end" (dict "root" .root "own" $own) }}
 volumeMounts:
   {{- include "isrwatch.mounts" (list .root .scratch) | nindent 2 }}
@@ -50,7 +50,7 @@ env:
 {{- include "isrwatch.env-from" .root }}
 ports:
   - {name: exporter, containerPort: 9308}
-{{- include "isrwatch.probes" (dict "port" "exporter" "hangs" "/-/healthy" "start" $own.startSeconds) }}
+{{- include "isrwatch.probes" (dict "port" "exporter" "hangs" "/-/healthy" "own" $own) }}
 {{ include "isrwatch.container-end" (dict "root" .root "own" $own) }}
 volumeMounts:
   {{- include "isrwatch.mounts" (list .root .scratch) | nindent 2 }}
@@ -59,25 +59,38 @@ volumeMounts:
   {{- end }}
 {{- end -}}
 
-{{/* What the kubelet asks a container. Takes a dict: port (a name), hangs (a path), start (seconds). */}}
+{{/* What the kubelet asks a container. Takes a dict: port (a name), hangs (a path), own (the values of the program). */}}
 {{- define "isrwatch.probes" }}
 # Start: the program answers at all. Java, imports and tables are read before or behind it; until then nothing else is asked.
 startupProbe:
-  httpGet: {path: {{ .hangs }}, port: {{ .port }}}
+  httpGet: {{ include "isrwatch.request" (list . .hangs) }}
   periodSeconds: 5
   timeoutSeconds: 5
-  failureThreshold: {{ div (add (int .start) 4) 5 }}
+  failureThreshold: {{ div (add (int .own.startSeconds) 4) 5 }}
 # Liveness: 503 only while it hangs, that is, nothing has moved for a minute. Kafka, a store or executors that are away are
 # no reason to start it again, so this probe does not see them.
 livenessProbe:
-  httpGet: {path: {{ .hangs }}, port: {{ .port }}}
+  httpGet: {{ include "isrwatch.request" (list . .hangs) }}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 3
 # Readiness: {{ get (dict "collector" "a source reads partition state of its clusters." "job" "every query runs, and the tables have what the bus had a minute ago." "exporter" "it has read the tables.") .port }}
 readinessProbe:
-  httpGet: {path: /-/ready, port: {{ .port }}}
+  httpGet: {{ include "isrwatch.request" (list . "/-/ready") }}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 3
+{{- end -}}
+
+{{/* A request of a probe, on one line. Takes [dict of the probes, path]. */}}
+{{- define "isrwatch.request" -}}
+{{- $asked := index . 0 -}}
+{{- $request := dict "path" (index . 1) "port" $asked.port -}}
+{{- if ne $asked.own.probe.scheme "HTTP" -}}
+{{- $_ := set $request "scheme" $asked.own.probe.scheme -}}
+{{- end -}}
+{{- if $asked.own.probe.headers -}}
+{{- $_ := set $request "httpHeaders" $asked.own.probe.headers -}}
+{{- end -}}
+{{ $request | toRawJson }}
 {{- end -}}

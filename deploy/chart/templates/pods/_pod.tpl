@@ -74,11 +74,16 @@ envFrom: {{- toYaml . | nindent 2 }}
 - {name: configuration, mountPath: /etc/isrwatch, readOnly: true}
 - {name: {{ index . 1 }}, mountPath: /tmp}
 {{- range include "isrwatch.secret-files" $root | fromJsonArray }}
-- {name: secret-{{ . }}, mountPath: /etc/isrwatch-secrets/{{ . }}, readOnly: true}
+- {name: {{ include "isrwatch.secret-volume" . }}, mountPath: /etc/isrwatch-secrets/{{ . }}, readOnly: true}
 {{- end }}
 {{- with $root.Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* Name of the volume of a secret: that of a secret may be longer, and have dots. */}}
+{{- define "isrwatch.secret-volume" -}}
+{{ printf "secret-%s-%s" (. | replace "." "-" | trunc 45 | trimSuffix "-") (sha256sum . | trunc 6) }}
 {{- end -}}
 
 {{/* Volumes of every pod. Takes [root, names of the volumes of scratch files]. */}}
@@ -91,7 +96,7 @@ envFrom: {{- toYaml . | nindent 2 }}
   emptyDir: {sizeLimit: {{ $root.Values.scratchSize }}}
 {{- end }}
 {{- range include "isrwatch.secret-files" $root | fromJsonArray }}
-- name: secret-{{ . }}
+- name: {{ include "isrwatch.secret-volume" . }}
   secret: {secretName: {{ . }}, defaultMode: 0440}
 {{- end }}
 {{- with $root.Values.extraVolumes }}
