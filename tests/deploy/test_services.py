@@ -83,6 +83,7 @@ def test_a_service_is_started_again_for_ever_but_not_with_a_wrong_configuration(
 def test_one_service_for_all_is_not_started_next_to_one_for_each() -> None:
     alone = {name for name in UNITS if name != "isrwatch.service"}
     assert set(Unit("isrwatch.service")["Conflicts"][0].split()) == alone
+    assert set(Unit("isrwatch.service")["After"][1].split()) == alone, "else its address is in use: exit code 2"
     assert {each for name in alone for each in Unit(name)["Conflicts"]} == {"isrwatch.service"}
 
 

@@ -207,8 +207,6 @@ def test_arguments_of_spark_submit_and_its_defaults_file_win(tmp_path: Path, by:
     ]
 
 
-@pytest.mark.spark
-@pytest.mark.long
 class Ended(SimpleNamespace):
     """The part of a session that is asked for at its end; nothing runs."""
 
@@ -237,6 +235,8 @@ def test_an_error_before_the_queries_run_is_given_to_sparks_manager_too(
     assert spark.codes == [code]
 
 
+@pytest.mark.spark
+@pytest.mark.long
 def test_planners_end_after_their_work_and_the_next_plan_finds_others(spark: SparkSession, tmp_path: Path) -> None:
     """Spark gives a worker up that was idle for a minute; until then it would use the one that has ended."""
     bus_source.register(spark)

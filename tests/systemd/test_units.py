@@ -23,7 +23,7 @@ PAGE: Final = (ROOT / "docs" / "services.md").read_text(encoding="utf-8")
 FILE: Final = "/etc/isrwatch/isrwatch.toml"
 STATE: Final = "/var/lib/isrwatch"
 PARTS: Final = ("collect", "job", "export")
-SECONDS_OF_A_START: Final = 180.0
+SECONDS_OF_A_START: Final = 400.0  # Spark starts in ten, beside busy programs in hundreds
 
 
 def block(section: str, number: int = 0) -> str:
@@ -141,7 +141,7 @@ def test_a_job_is_killed_backed_up_while_it_writes_stopped_and_restored(services
     machine.ran(
         "systemd-run", "--unit=feed", "--property=User=isrwatch", f"--property=WorkingDirectory={ROOT}",
         f"--setenv=PYTHONPATH={ROOT}", "/opt/isrwatch/bin/python", "-m", "tests.systemd.story", "publish",
-        f"{STATE}/bus", "0", str(len(STORY)), "0.15",
+        f"{STATE}/bus", "0", str(len(STORY)), "0.4",
     )  # fmt: skip
     wait_until(lambda: services.applied() > 0, seconds=SECONDS_OF_A_START)
     assert services.kill("isrwatch-job") == 1
@@ -175,7 +175,7 @@ def test_one_service_for_all_restarts_what_is_killed_and_leaves_no_process(watch
         path = "/-/healthy" if part == "export" else "/-/alive"
         wait_until(lambda part=part, path=path: services.answers(part, path), seconds=SECONDS_OF_A_START)
     for part in PARTS:
-        machine.ran("pkill", "--signal", "KILL", "--full", f"exporters.running.attached [0-9]+ {part}")
+        machine.ran("pkill", "--signal", "KILL", "--full", f"exporters.running.attached {part}")
         path = "/-/healthy" if part == "export" else "/-/alive"
         wait_until(lambda part=part, path=path: services.answers(part, path), seconds=SECONDS_OF_A_START)
     assert machine.shown("isrwatch", "NRestarts") == "0", "isrwatch run starts its parts itself"
