@@ -16,7 +16,7 @@ from docs.builder.polling import with_comparison
 from docs.builder.quality import NOT_JUDGED, QUALITY, Section, compared, marks, section_of, write_section
 from exporters.metrics.catalogue import CATALOGUE
 from streaming.commands import COMMANDS
-from streaming.sources.permissions import EXTRA_PERMISSIONS, PERMISSIONS, Grantee
+from streaming.sources.permissions import EXTRA_PERMISSIONS, PERMISSIONS
 from streaming.sources.services import SERVICES, Service
 
 ROOT = Path(__file__).parents[1]
@@ -134,11 +134,8 @@ def test_contributing_is_a_short_map_that_leads_to_the_flow_and_to_files_that_ex
 def test_the_page_of_permissions_has_each_of_them_as_it_is_defined() -> None:
     page = ROOT / "docs" / "permissions.md"
     every = (*PERMISSIONS, *EXTRA_PERMISSIONS)
-    usual, extra, _ = tables_of(page)
-    grantee = Grantee(principal="User:isrwatch")
-    assert len(extra) == len(EXTRA_PERMISSIONS)
-    assert [*usual, *extra] == [[f"`{one.operation}` on {one.on}", one.requests, one.without] for one in every]
-    assert re.findall(r"^kafka-acls .*$", page.read_text(), re.MULTILINE) == [*map(grantee.command, EXTRA_PERMISSIONS)]
+    permissions, _ = tables_of(page)
+    assert permissions == [[f"`{one.operation}` on {one.on}", one.requests, one.without] for one in every]
 
 
 def test_the_page_for_a_start_grants_every_permission_that_is_always_used() -> None:

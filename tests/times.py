@@ -47,7 +47,7 @@ CAPS: Final = {
     ("judge", "fuzz"): 47,
     ("pages",): 15,
     ("chaos", "chaos_kafka"): 15,
-    ("stores", "kubernetes", "yarn", "systemd", "packages"): 20,
+    ("stores", "kubernetes", "yarn", "systemd", "packages", "images"): 20,
 }
 """Worker-seconds that folders of tests may take on two quiet cores; "house" are the files in none. Who adds time to one
 takes it away there, or elsewhere together with its cap."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.request import Request, urlopen
 
-from streaming.commands import app
+from streaming.commands import main
 from streaming.commands.job import warn
 from streaming.errors import MissingTool
 from streaming.runtime.jars import SPARK_KAFKA, jar_paths
@@ -170,4 +170,4 @@ if __name__ == "__main__":
             sys.exit(become(sys.argv[1:]))
         except MissingTool as missing:
             sys.exit(str(missing))
-    app(prog_name="isrwatch")
+    main()

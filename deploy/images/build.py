@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from deploy.images.archive import Added, assemble, unpack
-from deploy.images.dockerfile import HEALTH
+from deploy.images.dockerfile import EPOCH, HEALTH
 from deploy.images.materials import write_materials
 from deploy.images.plan import BUILT, images
 from deploy.release import packages
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from deploy.images.plan import BaseImage, Images
 
 FOLDER: Final = ROOT / "build" / "images"
-EPOCH: Final = 1580601600
-"""The time of every file in a layer, whatever the commit, so that equal files are equal layers: 2020-02-02."""
 PROGRAMS: Final = ("mmdebstrap", "buildah")
 BUNDLE: Final = "/etc/ssl/certs/ca-certificates.crt"
 WITHOUT: Final = ("doc/*", "info/*", "locale/*", "man/*")

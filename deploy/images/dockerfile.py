@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PYTHON: Final = "/opt/isrwatch/python"
 HEALTH: Final = ("python", "/opt/isrwatch/deploy/docker/health.py")
+EPOCH: Final = 1580601600
+"""The time of every file in a layer, whatever the commit, so that equal files are equal layers: 2020-02-02."""
 PIP: Final = f"/tools/bin/pip --python {PYTHON}/bin/python"
 LOCAL: Final = "--no-deps --no-index --no-compile"
 COMPILED: Final = "compileall -q --invalidation-mode unchecked-hash"
@@ -76,6 +78,7 @@ def _packages(name: str) -> str:
         "ARG SSL_CERT_FILE",
         f"COPY requirements/{name}.txt ./",
         _run(
+            f"export SOURCE_DATE_EPOCH={EPOCH}",
             "/tools/bin/pip wheel --no-deps --no-build-isolation --require-hashes "
             f"--requirement {name}.txt --wheel-dir wheels",
             f"{PIP} install {LOCAL} wheels/*.whl",

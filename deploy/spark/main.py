@@ -6,7 +6,7 @@ spark-submit puts that folder first on the path.
 
 import sys
 
-from streaming.commands import app
+from streaming.commands import main
 
 if __name__ == "__main__":
-    app(["job", *sys.argv[1:]], prog_name="isrwatch")
+    main(["job", *sys.argv[1:]])

@@ -99,11 +99,13 @@ def _with_steps(text: str) -> str:
 # Files that are pages of the site, and their places in it.
 
 
-# Pages that stand next to what they describe, and a file in whose place a page is rendered.
+_IN_ITS_PLACE: Final = "README.md"
+"""The file in whose place the site has another page, with other headings."""
+# Pages that stand next to what they describe.
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
-    "README.md": "index.md",
+    _IN_ITS_PLACE: "index.md",
     "conf/scenarios/README.md": "reference/scenarios.md",
     "conf/sql/README.md": "reference/sql.md",
     "deploy/README.md": "deployment.md",
@@ -128,7 +130,7 @@ def texts(root: Path) -> dict[str, str]:
 
     README.md is no page: the site begins with docs/index.md, which is where links to it lead.
     """
-    files = [path for path, place in places(root).items() if path != "README.md" and place not in REFERENCES]
+    files = [path for path, place in places(root).items() if path != _IN_ITS_PLACE and place not in REFERENCES]
     rendered = {f"docs/{place}": render() for place, render in REFERENCES.items()}
     return {**{path: (root / path).read_text(encoding="utf-8") for path in files}, **rendered}
 
@@ -165,6 +167,7 @@ def with_site_links(
         page = target_path if target_path in places else f"{target_path}/README.md"
         if page in places:
             place = places[page]
+            anchor = None if page == _IN_ITS_PLACE else anchor
         elif is_file(target_path):
             linked.add(target_path)
             place = f"{FILES}/{target_path}"

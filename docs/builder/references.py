@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 
 _ALERTS_HEAD: Final = """# Alerts
 
-The pack `alerts` is on as it comes; `alerts.packs` adds the others. A rule selects series of the conditions, whose
-labels are those of the alert. *Severity* is the gravest one that an alert has. *Lasts* is for how long something is
-wrong before the alert fires, the key `for` of the alert. [Configuration](configuration.md) has the keys of `[alerts]`,
-the [runbook](../../exporters/web/runbook.md) what to do.
+The pack `alerts` is on by default; `alerts.packs` adds others. A rule selects series of its conditions, and takes their
+labels. *Severity* is the gravest that an alert has, *lasts* how long something must be wrong before it fires (`for`).
+[Configuration](configuration.md) has the keys of `[alerts]`, the [runbook](../../exporters/web/runbook.md) what to do.
 """
 
 
@@ -164,11 +163,11 @@ def events_page() -> str:
 # Claims about Kafka's replication, and what Kafka does: the statements that ``isrwatch explain`` prints.
 
 
-_STATEMENTS_HEAD: Final = """# What is said of replication, and what Kafka does
+_STATEMENTS_HEAD: Final = """# Statements about replication, and what Kafka does
 
-{count} statements that texts about Kafka make, from different years of Kafka. Below each: what Kafka does, and, after
-*But*, where it differs. Each has a rule in the model of a cluster that comes with isrwatch, and tests of it.
-`isrwatch explain min.insync` prints those that contain a word.
+{count} statements of texts about Kafka, from different years. Below each: what Kafka does, and, after *But*, where it
+differs. Each has a rule in the model of a cluster that comes with isrwatch, and tests of it. `isrwatch explain
+min.insync` prints those that contain a word.
 """
 
 

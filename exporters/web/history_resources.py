@@ -254,8 +254,8 @@ def _condition_row(_: View, item: Item) -> Row:
 CONDITION_LIST: Final = ApiResource(
     name="conditions",
     summary="Conditions",
-    help="What is wrong, each with its subject, as kafka_replication_condition_since_seconds has it: what alerts select. "
-    "What the exporter finds about itself and about freshness is not part of a moment of the past.",
+    help="What is wrong, each with its subject, as kafka_replication_condition_since_seconds has it: what alerts "
+    "select. What the exporter finds about itself and about freshness is not part of a moment of the past.",
     columns=(
         Column("cluster_id", "string", "Kafka's cluster id; null: it concerns every cluster"),
         required("cluster", "string", 'display name of the cluster; "": it concerns every cluster'),

@@ -26,12 +26,13 @@ from typer.core import TyperCommand, TyperGroup
 
 from streaming.errors import ConfigurationError, IsrwatchError, MissingTool
 from streaming.escapes import printable
+from streaming.runtime.ending import ending_safely
 from streaming.settings import check_place
 from streaming.system_errors import sentence_of
 from streaming.terminal import LogLines, Terminal, log_to_stderr, print_wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 OUR_PACKAGES: Final = frozenset({"streaming", "exporters", "dashboards"})
 HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
@@ -325,7 +326,8 @@ def _options(
     """
 
 
-def main() -> None:
-    """Run the command line; the entry point of the console script."""
-    log_to_stderr(LogLines("%(message)s"))
-    app(prog_name="isrwatch")
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; the entry point of the console script, which gives no arguments."""
+    with ending_safely():
+        log_to_stderr(LogLines("%(message)s"))
+        app(arguments, prog_name="isrwatch")

@@ -6,7 +6,7 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
@@ -15,6 +15,7 @@ from streaming import settings as configuration
 from streaming.configuration_file import OPTION_HELP
 from streaming.contracts.observations import Channel
 from streaming.delta.log.maintenance import RetentionPolicy
+from streaming.delta.store.announced import finish_announcements
 from streaming.delta.store.place import tables_place
 from streaming.errors import IsrwatchError
 from streaming.secret_values import with_bus_secrets
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from streaming.settings import JobSettings
 
 
+SEVERAL_TASKS: Final = (
+    "executors run several tasks at once, so the processes of one take turns with the clusters, and read their state "
+    "from the tables each time: set spark.executor.cores=1 (--executor-cores 1), and take more executors"
+)
 WebConfigFile = Annotated[
     str | None, typer.Option("--web.config.file", help="TLS and logins for --listen; default: job.web_config_file.")
 ]
@@ -130,6 +135,7 @@ def _run_alone(settings: JobSettings, places: JobLocations, *, standby: bool) ->
         return run_until_stopped(settings, places, claim, standby=standby)
     finally:
         claim.release()
+        finish_announcements()
 
 
 def _take(claim: Claim, places: JobLocations) -> None:
@@ -144,7 +150,7 @@ def _take(claim: Claim, places: JobLocations) -> None:
 def run_until_stopped(settings: JobSettings, places: JobLocations, claim: Claim, *, standby: bool) -> bool:
     """Run the job in a Spark session until a signal ends it; return False if it has only stood by."""
     from streaming.jobs.application import Application, chosen, recover
-    from streaming.jobs.session import build_session, end_session, tasks_at_once
+    from streaming.jobs.session import build_session, session_ends, tasks_at_once
     from streaming.jobs.streams.kafka_source import POLLING_DELAY
     from streaming.runtime.java import java_environment
     from streaming.runtime.memory import return_freed_memory
@@ -165,28 +171,20 @@ def run_until_stopped(settings: JobSettings, places: JobLocations, claim: Claim,
             return not standby
         raise
     _stop_on_signal(application)  # Spark has put its own in their place
-    if places.on_executors and tasks_at_once(spark) != 1:
-        warn(
-            "executors run several tasks at once, so the processes of one take turns with the clusters, and read their "
-            "state from the tables each time: set spark.executor.cores=1 (--executor-cores 1), and take more executors"
-        )
-    if standby:
-        if not application.stand_by(spark, claim, say):
-            application.close()
-            end_session(spark)
-            return False
-        say("taking over")
-        recover(places.tables, warn, chosen(settings.queries))
-        application.open()
-    application.start(spark)
-    _say_started(application, places)
-    try:
+    with session_ends(spark):
+        if places.on_executors and tasks_at_once(spark) != 1:
+            warn(SEVERAL_TASKS)
+        if standby:
+            if not application.stand_by(spark, claim, say):
+                application.close()
+                return False
+            say("taking over")
+            recover(places.tables, warn, chosen(settings.queries))
+            application.open()
+        application.start(spark)
+        _say_started(application, places)
         application.wait(say)
-    except IsrwatchError as error:
-        end_session(spark, error.exit_code)
-        raise
-    end_session(spark)
-    return True
+        return True
 
 
 def _say_started(application: Application, places: JobLocations) -> None:

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,7 +32,7 @@ from streaming.runtime import class_archive
 from streaming.runtime.java import find_java, java_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 # Set in local mode only: a Spark cluster has its own driver addresses, Java options, web pages and plans, and object
@@ -178,14 +178,23 @@ def end_planners(spark: SparkSession) -> None:
             process.destroy()
 
 
-def end_session(spark: SparkSession, exit_code: int = 0) -> None:
-    """Stop Spark, which may have been stopped together with this process; its manager is given the exit code.
+@contextmanager
+def session_ends(spark: SparkSession) -> Iterator[None]:
+    """Stop Spark at the end of the block; its manager is given the exit code of the error that ended the block.
 
     Without it YARN calls an application in client mode successful however its driver ended.
     """
-    with suppress(Py4JError, ConnectionError):
-        spark.sparkContext._jsc.sc().stop(exit_code)  # noqa: SLF001 - PySpark passes none on
-        spark.stop()
+    code = 1
+    try:
+        yield
+        code = 0
+    except IsrwatchError as error:
+        code = error.exit_code
+        raise
+    finally:
+        with suppress(Py4JError, ConnectionError):  # it may have been stopped together with this process
+            spark.sparkContext._jsc.sc().stop(code)  # noqa: SLF001 - PySpark passes none on
+            spark.stop()
 
 
 def java_options(options: str, more: Sequence[str]) -> str:

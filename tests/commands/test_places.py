@@ -127,7 +127,7 @@ TAKES_TABLES = [
 
 @pytest.mark.parametrize("words", TAKES_TABLES, ids=" ".join)
 def test_every_command_refuses_tables_where_none_can_lie(words: tuple[str, ...], tmp_path: Path) -> None:
-    required = {"sql": ["SELECT 1"], "backtest": ["rules.yml"], "incident": ["x"]}
+    required = {"sql": ["SELECT 1"], "backtest": ["rules.yml"], "incident": ["x"], "backup": ["y"], "restore": ["y"]}
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path)
         (tmp_path / "rules.yml").write_text("groups: []")

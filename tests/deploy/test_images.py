@@ -86,7 +86,7 @@ def test_what_is_copied_exists_and_nothing_else_is_sent_to_the_builder(base: str
 @pytest.mark.parametrize(("base", "variant"), TARGETS)
 def test_what_is_installed_is_checked_by_hash(base: str, variant: str) -> None:
     runs = [run for stage in ("packages", "ours") for run in values(base, f"{variant}-{stage}", "RUN")]
-    installs = [part for run in runs for part in run.split(" && ") if "/pip " in part]
+    installs = [part for run in runs for part in run.split(" && ") if "/bin/pip " in part]
     assert len(installs) == 3
     assert all("--require-hashes" in part or "--no-index" in part for part in installs)
     assert all("--no-deps" in part for part in installs)

@@ -83,6 +83,7 @@ def test_a_service_is_started_again_for_ever_but_not_with_a_wrong_configuration(
 def test_one_service_for_all_is_not_started_next_to_one_for_each() -> None:
     alone = {name for name in UNITS if name != "isrwatch.service"}
     assert set(Unit("isrwatch.service")["Conflicts"][0].split()) == alone
+    assert set(Unit("isrwatch.service")["After"][1].split()) == alone, "else its address is in use: exit code 2"
     assert {each for name in alone for each in Unit(name)["Conflicts"]} == {"isrwatch.service"}
 
 
@@ -107,9 +108,11 @@ def test_the_places_of_the_configuration_are_folders_that_the_services_have() ->
 
 
 def test_the_user_and_the_folders_are_those_of_the_services() -> None:
-    users = [line.split() for line in (SERVICES / "isrwatch.sysusers").read_text().splitlines() if line[:1] not in "#"]
+    users = [
+        line.split() for line in (SERVICES / "isrwatch.sysusers").read_text().splitlines() if not line.startswith("#")
+    ]
     folders = [
-        line.split() for line in (SERVICES / "isrwatch.tmpfiles").read_text().splitlines() if line[:1] not in "#"
+        line.split() for line in (SERVICES / "isrwatch.tmpfiles").read_text().splitlines() if not line.startswith("#")
     ]
     assert [user[:2] for user in users] == [["u", "isrwatch"]]
     assert [folder[1] for folder in folders] == ["/etc/isrwatch", "/var/lib/isrwatch", "/var/cache/isrwatch"]

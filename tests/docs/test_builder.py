@@ -75,6 +75,7 @@ def test_a_page_that_no_list_leads_to_fails_the_build_and_right_pages_do_not(tmp
     [
         ("[a](../exporters/web/runbook.md#x)", "[a](runbook.md#x)", set()),
         ("[a](reference/metrics.md)", "[a](reference/metrics.md)", set()),
+        ("[a](../README.md#what-it-costs)", "[a](index.md)", set()),
         ("[a](../deploy/sandbox)", "[a](sandbox.md)", set()),
         ("[a](../conf/isrwatch.toml)", "[a](files/conf/isrwatch.toml)", {"conf/isrwatch.toml"}),
         ("[a](#x) [b](mailto:c) [d](/e)", "[a](#x) [b](mailto:c) [d](/e)", set()),

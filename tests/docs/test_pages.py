@@ -40,12 +40,19 @@ def test_the_definitions_have_every_state_of_a_partition_and_columns_that_exist(
 
 
 def test_every_figure_of_the_sizing_has_a_command() -> None:
-    figures = rows(SIZING.split("\n## Figures")[1].split("\n## ")[0])
+    figures = rows(SIZING.split("\n## Measured\n")[1].split("\n## ")[0])
     assert figures
     assert [row for row in figures if len(row) != 2 or not re.fullmatch(r"`[^`]+`", row[1])] == []
 
 
-@pytest.mark.parametrize("command", re.findall(r"`(\.venv/bin/[^`]+)`", SIZING))
+OF_ALL = ".venv/bin/python -m tests.benchmarks.NAME"
+MEASURING = [
+    *(command for command in re.findall(r"`(\.venv/bin/[^`]+)`", SIZING) if command != OF_ALL),
+    *(OF_ALL.replace("NAME", row[1].strip("`")) for row in rows(SIZING.partition("\n## Measure your own\n")[2])),
+]
+
+
+@pytest.mark.parametrize("command", MEASURING)
 def test_every_command_that_measures_exists_with_its_options(command: str) -> None:
     program, *words = command.removeprefix(".venv/bin/").split()
     if program == "pytest":
@@ -57,6 +64,14 @@ def test_every_command_that_measures_exists_with_its_options(command: str) -> No
     assert found.origin is not None
     source = Path(found.origin).read_text()
     assert [option for option in options if option not in source] == []  # in the usage of its docstring
+
+
+def test_every_benchmark_that_the_sizing_names_exists_with_its_options() -> None:
+    named = [row[1].strip("`").split() for row in rows(SIZING.split("\n## Measure your own")[1])]
+    assert named
+    for name, *words in named:
+        source = (ROOT / "tests" / "benchmarks" / f"{name}.py").read_text()
+        assert [word for word in words if word.startswith("--") and word not in source] == []
 
 
 def test_the_sizing_has_figures_of_the_tables_in_the_words_of_the_command_that_gives_them() -> None:

@@ -21,7 +21,7 @@ from tests.plugins.local_http import free_port
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.store, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 MOST_COMMANDS = 15
-PATIENCE = 120.0
+PATIENCE = 300.0
 ENDED = "--- the exit code is"
 READY = re.compile(r"Kafka is ready: (\S+)")
 SANDBOXES = ("watched", "carrier")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +17,12 @@ from typing import TYPE_CHECKING, cast
 import pyspark
 import pytest
 
+from streaming.commands.job import run_until_stopped
+from streaming.delta.log.claim import EVERY_QUERY, claim_of
+from streaming.errors import ConfigurationError
+from streaming.jobs import session
+from streaming.jobs.application import Application
+from streaming.jobs.queries import JobLocations
 from streaming.jobs.session import (
     DELTA,
     SECONDS_TO_KEEP_PLANNERS,
@@ -31,6 +38,7 @@ from streaming.jobs.session import (
 )
 from streaming.jobs.streams import bus_source
 from streaming.resources import conf_path
+from streaming.settings import JobSettings
 from tests.benchmarks._processes import tree
 
 if TYPE_CHECKING:
@@ -197,6 +205,34 @@ def test_arguments_of_spark_submit_and_its_defaults_file_win(tmp_path: Path, by:
         "ui.showConsoleProgress true",
         "master local[1]",
     ]
+
+
+class Ended(SimpleNamespace):
+    """The part of a session that is asked for at its end; nothing runs."""
+
+    def __init__(self) -> None:
+        self.codes: list[int] = []
+        java = SimpleNamespace(sc=lambda: SimpleNamespace(stop=self.codes.append))
+        super().__init__(sparkContext=SimpleNamespace(_jsc=java), stop=lambda: None)
+
+
+@pytest.mark.parametrize(("error", "code"), [(ConfigurationError("x"), 2), (KeyboardInterrupt(), 1)])
+def test_an_error_before_the_queries_run_is_given_to_sparks_manager_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    spark = Ended()
+    monkeypatch.setattr(session, "build_session", lambda *_, **__: spark)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(Application, "start", fails)
+    places = JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
+    settings = JobSettings(listen="")
+    claim = claim_of(places.tables, EVERY_QUERY, 10.0, print)
+    with pytest.raises(type(error)):
+        run_until_stopped(settings, places, claim, standby=False)
+    assert spark.codes == [code]
 
 
 @pytest.mark.spark

@@ -34,7 +34,7 @@ ours were chosen on plays of the seed `dev`.
 """
 
 
-def slow_judged(seed: int, _: tuple[str, ...] = ()) -> Result:
+def slow_judged(seed: int, kinds: tuple[str, ...] = ()) -> Result:  # noqa: ARG001 - it draws its own
     """Play and judge one seed; a play that fails is a result, too."""
     began = time.process_time()
     try:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 
 import pytest
 
+from docs.builder.quality import QUALITY, section_of
 from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.events import IncidentClass
 from streaming.contracts.identifiers import BrokerId, Micros
+from tests.judge.__main__ import KINDS as JUDGED
+from tests.judge.__main__ import Kind
 from tests.judge.cruise_control import CruiseControl
 from tests.judge.expected import ExpectedIncident
 from tests.judge.faults import DRAWERS
 from tests.judge.judging import seeds
 from tests.judge.matching import ReportedIncident, judged
 from tests.judge.play import played
+from tests.judge.pool import CHECKOUT
 from tests.judge.results import interval, rendered, result_of
 from tests.judge.slow_play import RULES
 from tests.judge.slow_results import slow_judged, slow_rendered
@@ -199,6 +204,12 @@ def test_of_every_fault_no_harm_is_silent_no_alarm_is_false_and_no_cause_is_prov
     assert [one["trouble"] for one in result["findings"] if one["is_silent"]] == []
     if not play.is_polled:  # of a polled cluster no order can be proven
         assert [one["trouble"] for one in result["findings"] if one["is_false_alarm"]] == []
+
+
+@pytest.mark.parametrize("kind", JUDGED.values(), ids=JUDGED)
+def test_every_kind_of_judging_takes_what_the_command_gives_it(kind: Kind) -> None:
+    inspect.signature(kind.judged).bind(7, kinds=("crash",))
+    assert section_of((CHECKOUT / QUALITY).read_text(), kind.section).startswith("## ")
 
 
 def test_results_are_rendered_with_their_intervals() -> None:

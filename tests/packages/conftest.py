@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,8 +23,9 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pip_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give pip a cache that all machines share, but the one that has to be empty."""
-    return tmp_path_factory.mktemp("pip")
+    """Give pip a cache for all machines but the empty one: that of ``PIP_CACHE_DIR``, or a new one."""
+    given = os.environ.get("PIP_CACHE_DIR")
+    return Path(given) if given else tmp_path_factory.mktemp("pip")
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from streaming.changes.advice.slow_brokers import SLOW_SCORE
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.sources.append_times import LEAST_REQUESTS, MOST_AGE, AppendTimes
 from streaming.sources.polling.view import PartitionView
+from streaming.sources.samples.replication_pairs import PairCounts, ReplicationPairs
 from streaming.sources.samples.source import LEAST_SPEED_SECONDS
-from streaming.sources.samples.speed import PairCounts, ReplicationPairs
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 SECOND = 1_000_000

@@ -10,6 +10,7 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -75,7 +76,6 @@ from tests.sources.samples.late_producer import leave_hanging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from deploy.sandbox import Sandbox
     from streaming.sources.polling.view import ClusterView
@@ -252,14 +252,14 @@ def complaints(settings: Settings) -> dict[str, list[str]]:
     return {check: sentences for check, sentences in found.items() if sentences}
 
 
-def run(printed: str, folder: Path) -> None:
-    """Run a command as it is printed, where the administrator's login is."""
+def run(printed: str, folder: Path) -> str:
+    """Run a command as it is printed, where the administrator's login is; return what it prints."""
     (folder / "admin.properties").write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n{ADMIN}\n")
     program, *arguments = shlex.split(printed)
     assert program == "kafka-acls"
     classes = ":".join(map(str, jar_paths(SANDBOX)))
     java = [find_java().executable, "-XX:TieredStopAtLevel=1", "-cp", classes, "org.apache.kafka.tools.AclCommand"]
-    subprocess.run([*java, *arguments], cwd=folder, check=True, capture_output=True)
+    return subprocess.run([*java, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.mark.usefixtures("transaction", "told_often")
@@ -307,6 +307,24 @@ def is_missed(permission: Permission, cure: str, bus: Bus, collecting: Collectin
     time.sleep(0.7)  # two rounds of each question
     assert bus.given == given, permission
     assert cures(collecting.lines) == {cure}
+
+
+@pytest.mark.long
+def test_the_page_of_services_takes_back_every_permission(rules: Rules, settings: Settings, tmp_path: Path) -> None:
+    rules.allow(*PERMISSIONS, READ_TOPICS)
+    servers = settings.cluster.bootstrap_servers
+    (principal,) = re.findall(
+        r"--allow-principal (\S+)", grantee_of(servers, settings.cluster.client).command(READ_TOPICS)
+    )
+    page = (Path(__file__).parents[2] / "docs" / "services.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^kafka-acls .*", page, re.MULTILINE)
+    *_, listing = commands = [
+        each.replace("broker-1:9092", servers).replace("User:isrwatch", principal) for each in commands
+    ]
+    assert run(listing, tmp_path).count("operation=") >= len(PERMISSIONS) + 1
+    for each in commands[:-1]:
+        run(each, tmp_path)
+    assert "operation=" not in run(listing, tmp_path)
 
 
 @pytest.mark.usefixtures("asked_soon")

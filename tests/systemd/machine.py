@@ -85,6 +85,8 @@ class Machine:
         with zipfile.ZipFile(package) as files:
             files.extractall(site)
         compileall.compile_dir(site, quiet=1, stripdir=str(self._folder / "upper"))  # as pip does
+        (self._folder / "upper/etc").mkdir()
+        (self._folder / "upper/etc/hosts").write_text("127.0.0.1 localhost\n")  # not the name of the machine
         program = self._folder / "upper/usr/local/bin/isrwatch"
         program.parent.mkdir(parents=True)
         program.write_text("#!/opt/isrwatch/bin/python\nimport isrwatch\nisrwatch.main()\n")

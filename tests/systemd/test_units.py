@@ -23,7 +23,7 @@ PAGE: Final = (ROOT / "docs" / "services.md").read_text(encoding="utf-8")
 FILE: Final = "/etc/isrwatch/isrwatch.toml"
 STATE: Final = "/var/lib/isrwatch"
 PARTS: Final = ("collect", "job", "export")
-SECONDS_OF_A_START: Final = 180.0
+SECONDS_OF_A_START: Final = 400.0  # Spark starts in ten, beside busy programs in hundreds
 
 
 def block(section: str, number: int = 0) -> str:
@@ -43,6 +43,7 @@ class Services:
     def configure(self, servers: str, more: str = "") -> None:
         lines = (ROOT / "deploy/systemd/isrwatch.toml").read_text(encoding="utf-8")
         lines = re.sub(r"bootstrap_servers = .*", f'bootstrap_servers = "{servers}"', lines)
+        lines = lines.replace("[tables]\n", '[tables]\nhistory = "9999d"\n')  # the story is of 2023
         lines = lines.replace("[job]\n", f'[job]\nlisten = "127.0.0.1:{self.ports["job"]}"\n')
         lines += f'[collect]\nlisten = "127.0.0.1:{self.ports["collect"]}"\n'
         lines += f'[export]\nlisten = "127.0.0.1:{self.ports["export"]}"\n{more}'
@@ -69,9 +70,10 @@ class Services:
         self.machine.ran("systemctl", "stop", unit)
         return self.machine.shown(unit, "Result"), self.machine.shown(unit, "ExecMainStatus")
 
-    def applied(self, tables: str = f"{STATE}/tables") -> int:
-        """Return how many observations of the story the tables hold; they are those of a fold up to there."""
-        return int(self.machine.python("tests.systemd.story", "compare", tables))
+    def applied(self, tables: str = f"{STATE}/tables") -> float:
+        """Return the share of the story that the tables hold; they are those of a fold up to there."""
+        held, every = map(int, self.machine.python("tests.systemd.story", "compare", tables).split())
+        return held / every
 
 
 @pytest.fixture(scope="module")
@@ -134,11 +136,12 @@ def test_a_service_that_is_killed_is_started_again_and_stops_cleanly(watching: S
 
 def test_a_job_is_killed_backed_up_while_it_writes_stopped_and_restored(services: Services) -> None:
     machine, taken = services.machine, f"{STATE}/backup-2026-03-01"
+    machine.shell(f"rm -rf {STATE}/bus {STATE}/tables")  # of the collector of another test
     services.start("isrwatch-job")
     machine.ran(
         "systemd-run", "--unit=feed", "--property=User=isrwatch", f"--property=WorkingDirectory={ROOT}",
         f"--setenv=PYTHONPATH={ROOT}", "/opt/isrwatch/bin/python", "-m", "tests.systemd.story", "publish",
-        f"{STATE}/bus", "0", str(len(STORY)), "0.15",
+        f"{STATE}/bus", "0", str(len(STORY)), "0.4",
     )  # fmt: skip
     wait_until(lambda: services.applied() > 0, seconds=SECONDS_OF_A_START)
     assert services.kill("isrwatch-job") == 1
@@ -149,15 +152,15 @@ def test_a_job_is_killed_backed_up_while_it_writes_stopped_and_restored(services
     print(f"backed up in {time.monotonic() - began:.1f} s while the job wrote")
     assert machine.shown("feed", "ActiveState") == "active"
     held = services.applied(taken)
-    assert before <= held < len(STORY)
+    assert 0 < before <= held < 1
     assert services.kill("isrwatch-job") == 2
-    wait_until(lambda: services.applied() == len(STORY), seconds=300)
+    wait_until(lambda: services.applied() == 1, seconds=300)
     assert services.stop("isrwatch-job") == ("success", "0"), machine.log("isrwatch-job")
-    assert services.applied() == len(STORY)
+    assert services.applied() == 1
 
     machine.shell(block("Back up and restore", 1).replace("start isrwatch", "start isrwatch-job"))
     assert machine.ran("ls", f"{STATE}/tables-damaged")[1]
-    wait_until(lambda: services.applied() == len(STORY), seconds=SECONDS_OF_A_START)
+    wait_until(lambda: services.applied() == 1, seconds=SECONDS_OF_A_START)
     assert services.applied(taken) == held, "the backup is as it was"
     damaged = json.loads(machine.shell(f"isrwatch tables --tables {STATE}/tables -o json") or "{}")
     assert damaged
@@ -172,7 +175,7 @@ def test_one_service_for_all_restarts_what_is_killed_and_leaves_no_process(watch
         path = "/-/healthy" if part == "export" else "/-/alive"
         wait_until(lambda part=part, path=path: services.answers(part, path), seconds=SECONDS_OF_A_START)
     for part in PARTS:
-        machine.ran("pkill", "--signal", "KILL", "--full", f"exporters.running.attached [0-9]+ {part}")
+        machine.ran("pkill", "--signal", "KILL", "--full", f"exporters.running.attached {part}")
         path = "/-/healthy" if part == "export" else "/-/alive"
         wait_until(lambda part=part, path=path: services.answers(part, path), seconds=SECONDS_OF_A_START)
     assert machine.shown("isrwatch", "NRestarts") == "0", "isrwatch run starts its parts itself"

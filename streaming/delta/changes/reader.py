@@ -141,16 +141,14 @@ class ChangeReader:
             return True
         if committed is not None:
             return committed > self.version
-        if now < self._look_at:
-            return False
-        self._look_at = now + SECONDS_BETWEEN_LOOKS
-        return self._entry_after(self.version) is not None
+        return now >= self._look_at and self._entry_after(self.version) is not None
 
     def _entry_after(self, version: int) -> list[dict[str, Any]] | None:
         """Read the entry that follows a version, once; None if there is none, or none was committed by this process."""
         if self._seen is None or self._seen[0] != version + 1:
             if version == committed_here(self.path):
                 return None
+            self._look_at = time.monotonic() + SECONDS_BETWEEN_LOOKS  # this is one
             actions = entry_actions(self.path, version + 1)
             self._seen = None if actions is None else (version + 1, actions)
         return None if self._seen is None else self._seen[1]

@@ -15,9 +15,12 @@ from deltalake.exceptions import DeltaError
 from streaming.delta.log.storage import table_at
 from streaming.delta.log.table_log import delete_log_before, log_objects, newest_checkpoint
 from streaming.delta.store.objects import get, put
+from streaming.delta.store.written_here import recall
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from streaming.delta.store.place import Url
 
 
@@ -47,11 +50,22 @@ class CopiedLog:
             self._folder = None
         return self._folder is not None
 
-    def _create_checkpoint(self, version: int) -> None:
+    def opened(self, version: int) -> DeltaTable | None:
+        """Return the table, whose rows cannot be read, as its log says it is; None if that is not possible."""
+        try:
+            return table_at(self._copied(version), version)
+        except (DeltaError, OSError, TableUnreadable):
+            self._folder = None
+        return None
+
+    def _copied(self, version: int) -> Path:
         if self._folder is None or self._version != version:
             self._copy(version)
         assert self._folder is not None  # noqa: S101 - for the type checker
-        here = Path(self._folder.name)
+        return Path(self._folder.name)
+
+    def _create_checkpoint(self, version: int) -> None:
+        here = self._copied(version)
         table_at(here, version).create_checkpoint()
         _, *made = log_objects(here, version)
         for local, remote in zip(made, log_objects(self._path, version)[1:], strict=True):
@@ -66,4 +80,5 @@ class CopiedLog:
             for local, remote in zip(log_objects(here, begin)[1:], log_objects(self._path, begin)[1:], strict=True):
                 put(local, get(remote))
         for number in range(0 if begin is None else begin, version + 1):
-            put(log_objects(here, number)[0], get(log_objects(self._path, number)[0]))
+            entry, _, _ = log_objects(self._path, number)
+            put(log_objects(here, number)[0], recall(entry) or get(entry))

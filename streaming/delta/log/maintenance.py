@@ -232,7 +232,7 @@ def compact(writer: Writer, target: int, apart: Apart | None = None) -> None:
     Raises:
         TableRefused: another writer came first; nothing was done.
     """
-    table = writer.table
+    table = writer.described
     bins = list(_bins(table, target, apart))
     if not bins:
         return

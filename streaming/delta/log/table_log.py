@@ -61,10 +61,10 @@ def identity_of(path: Place, version: int) -> tuple[object, ...] | None:
 
 
 class EntryFiles(NamedTuple):
-    """Content of a log entry that this process has committed, as far as it matters to maintenance.
+    """Files of a log entry that this process has committed, for maintenance.
 
     Attributes:
-        committed: when, in seconds by a clock of this process that nobody sets.
+        committed: when, by the monotonic clock of this process, in seconds.
         added, removed: names of files in the folder of the table.
     """
 

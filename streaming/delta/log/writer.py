@@ -142,6 +142,12 @@ class Writer:
                 raise self._refused("the version that was read last has expired meanwhile") from error
         return self._table
 
+    @property
+    def described(self) -> DeltaTable:
+        """The same for its schema and its files: in a store without its rows, and without reading its log again."""
+        copied = None if self._copied_log is None else self._copied_log.opened(self._version)
+        return self.table if copied is None else copied
+
     def transaction_version(self, name: str) -> int | None:
         """Return the number that commits have stored under a name; None if none has."""
         if name not in self._transactions:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAME: Final = "_newest_versions.json"
 SECONDS_BETWEEN_PUTS: Final = 1.0
 SECONDS_BETWEEN_GETS: Final = 2.0
-SECONDS_BETWEEN_LOOKS: Final = 30.0
+SECONDS_BETWEEN_LOOKS: Final = 60.0
 """Interval at which exporters look at a table although no newer version was announced."""
 _LOOKED_AT_DIRECTLY: Final = PARTITION_CHANGES.name
 """Readers look for its next version themselves (``changes.reader``), so it alone is no reason to put the object."""
@@ -39,6 +39,7 @@ class _Announcer:
         self._directory, self._lock = directory, threading.Lock()
         self._versions: dict[str, int] = {}
         self._timer: threading.Timer | None = None
+        self._last: threading.Timer | None = None
 
     def announce(self, table: str, version: int) -> None:
         """Put the version soon, together with others."""
@@ -48,6 +49,15 @@ class _Announcer:
                 self._timer = threading.Timer(SECONDS_BETWEEN_PUTS, self._put)
                 self._timer.daemon = True
                 self._timer.start()
+                self._last = self._timer
+
+    def finish(self) -> None:
+        """Put what waits, now, and wait for a put that is under way."""
+        if self._last is not None:
+            self._last.cancel()
+            self._last.join()
+            if self._timer is not None:
+                self._put()
 
     def _put(self) -> None:
         with self._lock:
@@ -65,6 +75,12 @@ def announce(table: Place, version: int) -> None:
     if isinstance(table, Url):
         _committed[table] = version
         _announcers.setdefault(table.parent, _Announcer(table.parent)).announce(table.name, version)
+
+
+def finish_announcements() -> None:
+    """Put all versions that wait to be announced; the last ones of a job that stops."""
+    for each in _announcers.values():
+        each.finish()
 
 
 def committed_here(table: Place) -> int | None:

@@ -30,7 +30,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class QuorumMember:
-    """A voter or an observer, as the leader sees it; None for what was not reported to it, or this version does not say.
+    """A voter or an observer, as the leader sees it; None for what it does not know, or this version does not say.
 
     Attributes:
         node: a controller or a broker.

@@ -38,7 +38,7 @@ from streaming.model.cluster.descriptions import (
 from streaming.model.controller.metadata_writer import MICROS_PER_MS
 from streaming.model.nodes.quorum.controllers import Controllers
 from streaming.sources.samples.high_watermarks import HighWatermarks
-from streaming.sources.samples.speed import PairCounts, ReplicationPairs
+from streaming.sources.samples.replication_pairs import PairCounts, ReplicationPairs
 from streaming.sources.simulated.faults import LATENCY_MS
 
 if TYPE_CHECKING:

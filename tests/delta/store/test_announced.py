@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +18,9 @@ from streaming.delta.store.announced import (
     SECONDS_BETWEEN_LOOKS,
     AnnouncedVersions,
     announce,
+    finish_announcements,
 )
-from streaming.delta.store.objects import delete, names_below, put
+from streaming.delta.store.objects import delete, get, names_below, put
 from streaming.delta.store.place import Url, place_of
 from tests.delta.test_change_log import changed
 from tests.stores.s3 import moto
@@ -55,6 +58,14 @@ def test_a_look_follows_an_announcement_within_seconds_and_is_spared_without(dir
     assert versions.is_worth_a_look(TABLE, 5), "as long as it was not read"
     assert not versions.is_worth_a_look(TABLE, 6)
     assert not versions.is_worth_a_look(TABLE, 7), "an older announcement says nothing"
+
+
+def test_a_job_that_stops_announces_its_last_versions_at_once_and_leaves_no_thread(directory: Url) -> None:
+    announce(directory / "topics", 7)
+    finish_announcements()
+    assert json.loads(get(directory / NAME)) == {"topics": 7}
+    assert [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)] == []
+    finish_announcements()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b'{"partition_changes": "x"}', b"[1]"])

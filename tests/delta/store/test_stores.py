@@ -5,6 +5,7 @@ A folder and a server of S3 are tried in every run, the others in the long one.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ from typer.testing import CliRunner
 from exporters.read_model.reader import TablesReader
 from streaming.commands import app
 from streaming.contracts.tables import TABLES
+from streaming.delta.backup import back_up, restore
 from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.queries import open_ours, read_all
@@ -49,6 +51,7 @@ from tests.stores.hdfs import hdfs
 from tests.stores.s3 import moto, versitygw
 from tests.stores.store import Store
 
+NOW = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 pytestmark = [pytest.mark.process, pytest.mark.store]
 Start = Callable[[Path], AbstractContextManager[Store]]
 REMOTE: dict[str, Start] = {"moto": moto, "versitygw": versitygw, "azurite": azurite, "hdfs": hdfs}
@@ -207,17 +210,14 @@ def test_the_job_writes_and_readers_see_what_they_do_in_a_folder(place: Place, t
     assert before[0].version() == before[1].version()
 
 
-def copied(origin: Place, target: Place) -> Place:
-    for name in names_below(origin):
-        put(target / name, get(origin / name))
-    return target
-
-
-def test_tables_move_from_a_folder_to_a_store_and_back_while_the_job_is_stopped(place: Place, tmp_path: Path) -> None:
-    first, last, never_moved = (tmp_path / name for name in ("first", "last", "never-moved"))
+def test_tables_move_by_a_backup_from_a_folder_to_a_store_within_it_and_back(place: Place, tmp_path: Path) -> None:
+    first, last, never_moved = (tmp_path / name for name in ("first", "last", "never moved"))
+    again = place.parent / f"{place.name}-again"
     play(first, SCENARIO, seconds=4)
-    play(copied(first, place), SCENARIO, seconds=8)
-    play(copied(place, last), SCENARIO, seconds=SECONDS)
+    back_up(first, place, NOW)
+    play(place, SCENARIO, seconds=8)
+    assert back_up(place, again, NOW) == restore(again, last)
+    play(last, SCENARIO, seconds=SECONDS)
     play(never_moved, SCENARIO, seconds=SECONDS)
     assert changes_of(last) == changes_of(never_moved)
     assert seen(last) == seen(never_moved) != []

@@ -219,7 +219,7 @@ def test_what_hangs_is_ended_and_runs_again_and_that_is_one_sentence(statuses: t
 def test_other_answers_and_none_before_the_first_end_nothing(statuses: tuple[int, ...]) -> None:
     said = list[str]()
     with health_page(*statuses) as url, supervised(SLEEPS, [], said, alive={"job": url}) as running:
-        until = time.monotonic() + 0.6
+        until = time.monotonic() + 0.4
         while time.monotonic() < until:
             running.check()
             time.sleep(0.02)
