@@ -62,6 +62,8 @@ def test_help_names_every_command_and_imports_no_room() -> None:
     assert {name for name in imported if not name.startswith("contracts")} == {
         "streaming",
         "escapes",
+        "runtime",
+        "runtime.ending",
         "system_errors",
         "terminal",
         *names,
