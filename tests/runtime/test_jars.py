@@ -142,7 +142,16 @@ def test_the_committed_lock_holds_every_wish_and_no_address() -> None:
     text = path.read_text()
     locked = ivy.read(path)
     kafkas = ["sandbox", "sandbox-kafka-1", "sandbox-kafka-3", "sandbox-kafka-3-6", "sandbox-kafka-4-4"]
-    assert sorted(locked) == ["delta", "jmx-agent", *kafkas, "spark-kafka", "test-hdfs", "test-s3proxy", "test-yarn"]
+    assert sorted(locked) == [
+        "delta",
+        "jmx-agent",
+        *kafkas,
+        "spark-kafka",
+        "test-hdfs",
+        "test-s3proxy",
+        "test-strimzi",
+        "test-yarn",
+    ]
     assert {name for name in locked if name.startswith("test-")} == set(locked) - set(jars.usual_groups())
     for group in locked.values():
         assert set(group.resolve) | set(group.exact) <= set(group.jars)
