@@ -309,7 +309,7 @@ def test_a_missing_permission_is_one_sentence_that_names_it(quorum: Any, watch: 
     with pytest.raises(ConnectionRefused, match=sentence):
         watch().source.connect(seconds=0)
     quorum.fetch_error, quorum.quorum_error = 0, 31
-    with pytest.raises(ConnectionRefused, match=r"lacks Describe on the cluster: no broker says where"):
+    with pytest.raises(ConnectionRefused, match=r"lacks Describe on the cluster: the controllers' addresses"):
         watch().source.connect(seconds=0)
 
 
