@@ -56,12 +56,12 @@ EXECUTOR: Final = Measurement(
 )
 DRIVER: Final = Measurement(950, "MB of the driver with one cluster", "docs/large-form.md")
 OF_CLUSTER: Final = Measurement(0.41, "MB of each other cluster in the driver", "shards --clusters 1 50")
-FILES_PUT: Final = Measurement(129_600, "PUT of data files per day, one cluster at rest", "requests --clusters 1")
+FILES_PUT: Final = Measurement(80_350, "PUT of data files per day, one cluster at rest", "requests --clusters 1")
 FILES_READ: Final = Measurement(
-    306_720, "GET of data files per day, the same with one exporter", "requests --clusters 1"
+    80_350, "GET of data files per day, the same with one exporter", "requests --clusters 1"
 )
-OTHER_WRITES: Final = Measurement(521_280, "other PUT and LIST per day, the same", "requests --clusters 1")
-OTHER_READS: Final = Measurement(3_362_400, "other GET and HEAD per day, the same", "requests --clusters 1")
+OTHER_WRITES: Final = Measurement(148_600, "other PUT and LIST per day, the same", "requests --clusters 1")
+OTHER_READS: Final = Measurement(561_200, "other GET and HEAD per day, the same", "requests --clusters 1")
 MEASURED: Final = (
     STATE, SAMPLES, ROUND, EXECUTOR, DRIVER, OF_CLUSTER, FILES_PUT, FILES_READ, OTHER_WRITES, OTHER_READS
 )  # fmt: skip

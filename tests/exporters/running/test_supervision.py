@@ -76,19 +76,6 @@ def test_what_is_killed_runs_again_and_continues_and_nothing_is_left_of_it(
     assert not alive(second)
 
 
-def test_the_pause_grows_with_each_failure_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "FIRST_PAUSE_SECONDS", 0.01)
-    said = list[str]()
-    with Supervisor({"state": ["--server", "http://127.0.0.1:1"]}, lambda _name, _line: None, said.append) as running:
-
-        def has_failed_thrice() -> bool:
-            running.check()
-            return len(said) == 3
-
-        wait_for(has_failed_thrice)
-    assert [line.partition("again in ")[2].partition(" s")[0] for line in said] == ["0.01", "0.02", "0.04"]
-
-
 def test_a_part_that_refuses_its_configuration_ends_all_and_has_said_why(tmp_path: Path) -> None:
     printed = list[str]()
     commands = {"collect": [*SIMULATED, str(tmp_path)], "job": ["--query", "nonsense"]}
@@ -113,6 +100,20 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def supervised(script: str, printed: list[str], said: list[str], **options: object) -> Supervisor:
     return Supervisor({"job": [script]}, lambda _, line: printed.append(line), said.append, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_the_pause_grows_with_each_failure_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "FIRST_PAUSE_SECONDS", 0.01)
+    said = list[str]()
+    with supervised("raise SystemExit(1)", [], said) as running:
+
+        def has_failed_thrice() -> bool:
+            running.check()
+            return len(said) == 3
+
+        wait_for(has_failed_thrice)
+    assert [line.partition("again in ")[2].partition(" s")[0] for line in said] == ["0.01", "0.02", "0.04"]
 
 
 @pytest.mark.usefixtures("stand_ins")
