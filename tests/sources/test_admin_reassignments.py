@@ -161,7 +161,7 @@ def test_what_is_missing_to_list_them_is_said() -> None:
     asking = ReassignmentsRound(kafka, name="t", seconds=1)
     assert taken(asking) is None
     asking.close()
-    sentence = "lacks Describe on the cluster: .* what is being reassigned, .*; grant it by: kafka-acls "
+    sentence = "lacks Describe on the cluster: .* reassignments .*; grant it by: kafka-acls "
     with pytest.raises(ConnectionRefused, match=sentence):
         raise asking.refusal or AssertionError
 
