@@ -289,6 +289,8 @@ def test_a_collector_whose_clock_is_set_ahead_and_back_loses_and_invents_nothing
         assert "the clock of this machine was set back by 7200 s: everything is reported again" in program.text()
 
 
+# With its clock set back by four hours the real controller has once not made a topic within a minute and a half.
+@pytest.mark.long
 def test_a_controller_whose_clock_is_set_ahead_and_back_is_followed_at_the_right_time(
     cluster: Sandbox, controllers_clock: Clock, collecting: Collecting, tmp_path: Path
 ) -> None:
