@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import uuid
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -79,6 +80,7 @@ class StandIns(FakeKafka):
         self._size = size
         self._given: dict[tuple[int, bytes], bytes] = {}
         super().__init__(size.brokers)
+        self.cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")  # several may be watched at once
         self.features = {"metadata.version": (29, 29), "group.version": (1, 1), "transaction.version": (2, 2)}
         self._create_topics()
 
