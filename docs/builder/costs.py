@@ -1,4 +1,7 @@
-"""The table of README.md of what ``isrwatch run`` costs, as ``python -m tests.benchmarks.cost`` has measured it."""
+"""Costs of ``isrwatch run``, as ``python -m tests.benchmarks.cost`` has measured them.
+
+README.md has the sums, the page about sizes each process.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,11 @@ if TYPE_CHECKING:
 
 _ROOT: Final = Path(__file__).parents[2]
 README: Final = _ROOT / "README.md"
+SIZES: Final = _ROOT / "docs" / "sizing.md"
 RESULTS: Final = _ROOT / "tests" / "benchmarks" / "cost.json"
 PARTS: Final = {"collect": "collector", "job": "job", "export": "exporter", "run": "supervisor"}
 """The processes of ``isrwatch run``: names of the results, and of the table."""
-_BETWEEN: Final = re.compile(r"(<!-- cost: [^>]*-->\n).*?(<!-- end of the cost -->)", re.DOTALL)
-NOTE: Final = (
-    "Memory (PSS) and CPU of `isrwatch run` at rest, scraped each 15 s; partitions are those of all clusters together. "
-    "Measured by `python -m tests.benchmarks.cost`: the brokers are stand-ins that speak Kafka's protocol, and the "
-    "clusters are polled at the default intervals. [Sizing](docs/sizing.md) says what grows with what."
-)
+_BETWEEN: Final = re.compile(r"(<!-- (cost|cost of each process): [^>]*-->\n).*?(<!-- end of the cost -->)", re.DOTALL)
 
 _MB_OF_A_GB: Final = 1_000
 
@@ -39,15 +38,27 @@ def cells() -> dict[tuple[int, int], Cell]:
     }
 
 
+def sums(measured: Mapping[tuple[int, int], Cell]) -> Iterator[str]:
+    """Yield the lines of the short table: a row for each number of clusters, a column for each of partitions."""
+    sizes = sorted({partitions for _, partitions in measured})
+    yield f"| | {' | '.join(f'{each:,} partitions' for each in sizes)} |"
+    yield "| --- |" + " --- |" * len(sizes)
+    for clusters in sorted({clusters for clusters, _ in measured}):
+        together = [_together(measured[clusters, each]) if (clusters, each) in measured else "" for each in sizes]
+        yield f"| {clusters} cluster{'s' * (clusters > 1)} | {' | '.join(together)} |"
+
+
 def rows(measured: Mapping[tuple[int, int], Cell]) -> Iterator[str]:
-    """Yield the lines of the table: one for each number of clusters and partitions."""
-    shown = {key: name for key, name in PARTS.items() if key != "run"}
-    yield f"| clusters | partitions | {' | '.join(shown.values())} | all together |"
-    yield "| --- | --- | " + "--- | " * len(shown) + "--- |"
+    """Yield the lines of the long table: a row for each number of clusters and partitions."""
+    yield f"| clusters | partitions | {' | '.join(PARTS.values())} | together |"
+    yield "| --- | --- | " + "--- | " * len(PARTS) + "--- |"
     for (clusters, partitions), cell in sorted(measured.items()):
-        parts = [_said(*cell[name]) for name in shown]
-        together = _said(*(sum(values) for values in zip(*cell.values(), strict=True)))
-        yield f"| {clusters} | {partitions:,} | {' | '.join(parts)} | {together} |"
+        parts = " | ".join(_said(*cell[name]) for name in PARTS)
+        yield f"| {clusters} | {partitions:,} | {parts} | {_together(cell)} |"
+
+
+def _together(cell: Cell) -> str:
+    return _said(*(sum(values) for values in zip(*cell.values(), strict=True)))
 
 
 def _said(megabytes: float, cores: float) -> str:
@@ -56,6 +67,6 @@ def _said(megabytes: float, cores: float) -> str:
 
 
 def with_costs(text: str) -> str:
-    """Return README.md with the table as it was measured; without its marks, the same text."""
-    table = "\n".join([*rows(cells()), "", NOTE])
-    return _BETWEEN.sub(lambda marks: f"{marks[1]}\n{table}\n\n{marks[2]}", text)
+    """Return a page with the table as it was measured; without its marks, the same text."""
+    tables = {"cost": sums, "cost of each process": rows}
+    return _BETWEEN.sub(lambda marks: "\n".join([marks[1], *tables[marks[2]](cells()), "", marks[3]]), text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from docs.builder.api import api_page
 from docs.builder.command_line import commands_page
-from docs.builder.costs import with_costs
+from docs.builder.costs import SIZES, with_costs
 from docs.builder.markdown import plain, table
 from docs.builder.metrics import metrics_page
 from docs.builder.polling import polling_page, with_comparison
@@ -201,5 +201,5 @@ def rendered_files() -> dict[str, dict[str, str]]:
     return {
         "docs/reference": {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()},
         "": {"README.md": with_costs(with_comparison())},
-        "docs": {QUALITY.name: rendered_quality()},
+        "docs": {QUALITY.name: rendered_quality(), SIZES.name: with_costs(SIZES.read_text(encoding="utf-8"))},
     }

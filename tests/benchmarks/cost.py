@@ -28,7 +28,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from docs.builder.costs import PARTS, README, RESULTS, Cell, cells, rows, with_costs
+from docs.builder.costs import PARTS, README, RESULTS, SIZES, Cell, cells, rows, with_costs
 from exporters.read_model.reader import TablesReader
 from streaming.errors import IsrwatchError
 from tests.benchmarks._processes import cpu_seconds, memory, tree
@@ -172,7 +172,8 @@ def main() -> None:
                 print(f"{clusters} clusters, {partitions:,} partitions: {cell}", flush=True)
     print("\n".join(rows(cells())))
     if arguments.write:
-        README.write_text(with_costs(README.read_text()))
+        for page in (README, SIZES):
+            page.write_text(with_costs(page.read_text()))
 
 
 if __name__ == "__main__":
