@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from streaming.contracts.identifiers import Micros
-from streaming.sources.polling.inference.inquiry import Meeting
+from streaming.contracts.observations import ControllerObserved
+from streaming.sources.polling.inference.inquiry import Meeting, QuorumLeader
 from streaming.sources.polling.inference.schedule import Intervals
 from tests.judge.play import JobOfPlay
 from tests.sources.polling.small_cluster import SECOND, SmallCluster, lose, of_three, part, rejoin
@@ -97,3 +100,35 @@ def test_a_leader_that_stood_still_is_to_blame_for_the_followers_it_removed() ->
     cluster.becomes(22.9, 1, part((1, 2, 3), (1, 2, 3), 2))
     (incident,) = incidents(cluster, 60)
     assert (incident["incident_class"], suspects(incident)) == ("leader_stall", [2])
+
+
+@pytest.mark.parametrize("full_report", [300, 5], ids=["between full reports", "in a full report"])
+def test_brokers_that_a_stalled_controller_fenced_for_a_moment_are_innocent(full_report: int) -> None:
+    """A full report holds the steps and the return, too: the return is last, as it was."""
+    cluster = of_three()
+    cluster.intervals = Intervals(full_report=Micros(full_report * SECOND))
+    cluster.at(10.5, lambda: setattr(cluster, "quorum", None))
+    cluster.at(24.9, lambda: setattr(cluster, "quorum", QuorumLeader(100, 1)))
+    lose(cluster, 24.9, 3, successor=1, is_fenced=False)
+    rejoin(cluster, 25.3, 3)
+    (incident,) = incidents(cluster, 60)
+    assert (incident["incident_class"], suspects(incident)) == ("controller_stall", [100])
+
+
+@pytest.mark.parametrize("rejoined", [40.6, 42, 48])
+def test_a_poller_that_is_cut_off_with_one_broker_blames_no_controller(rejoined: float) -> None:
+    """The broker answers, and waits for a controller as if that stood still; all the others are silent, too."""
+    cluster = of_three()
+    cluster.sees[3], cluster.lists[3] = dict(cluster.partitions), {1, 2, 3}
+    cluster.at(10.5, lambda: setattr(cluster, "quorum", None))
+    cluster.at(40.5, lambda: setattr(cluster, "quorum", QuorumLeader(100, 1)))
+    for silent in (1, 2):
+        cluster.meets(10.5, silent, Meeting.SILENT)
+        cluster.meets(40.5, silent, Meeting.ANSWERED)
+    lose(cluster, 20, 3, successor=1)
+    cluster.at(40.5, lambda: (cluster.sees.clear(), cluster.lists.clear()))
+    cluster.relisted(40.6, 3)
+    rejoin(cluster, rejoined, 3)
+    (incident,) = incidents(cluster, 80)
+    assert (incident["incident_class"], suspects(incident)) == ("broker_loss", [3])
+    assert not [each for _, each in cluster.seen if isinstance(each, ControllerObserved) and each.silent_since]

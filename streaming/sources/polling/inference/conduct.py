@@ -63,6 +63,8 @@ class ListenerConduct:
     """End of the last answer."""
     answered_first: Micros | None = None
     """End of the first answer after the last absence."""
+    gap: tuple[Micros, Micros] | None = None
+    """Last two answers between which more than a few seconds passed, whatever explains them."""
     connection: int = 0
     absences: deque[Absence] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
@@ -96,8 +98,16 @@ class ListenerConduct:
                 self.absences.pop()  # slow, or its connection was closed for another reason than its end
         if self.answered_first is None:
             self.answered_first = met.ended
+        if self.answered is not None and met.ended - self.answered > 2 * SLOW:
+            self.gap = self.answered, met.ended
         self.answered = met.ended if self.answered is None else max(self.answered, met.ended)
         self.connection = met.connection
+
+    def silent_since(self, since: Micros, until: Micros) -> Micros | None:
+        """Return since when it answered nothing, also while it may have waited for a controller, for most of a time."""
+        gaps = [(self.answered or since, until), *([self.gap] if self.gap is not None else [])]
+        lasting = (begin for begin, end in gaps if 2 * (min(end, until) - max(begin, since)) > until - since)
+        return next(lasting, None)
 
     def absence_within(self, since: Micros, until: Micros) -> Absence | None:
         """Return the newest absence that overlaps a window."""

@@ -113,6 +113,7 @@ class Fates:
     Attributes:
         stopped: brokers that were found to stop cleanly, until they are listed again.
         stalled_until: end of the last time in which the controller stood still.
+        waited_until: of brokers that waited for a controller while most others were silent, when that ended.
     """
 
     def __init__(self, intervals: Intervals, listeners: Listeners) -> None:
@@ -120,6 +121,7 @@ class Fates:
         self._steps: deque[Step] = deque()
         self.stopped: set[BrokerId] = set()
         self.stalled_until: Micros | None = None
+        self.waited_until: dict[BrokerId, Micros] = {}
 
     def use(self, intervals: Intervals) -> None:
         """Use other times of the cluster."""
@@ -177,17 +179,17 @@ class Fates:
             return None
         if self._listeners.is_listed(broker) is False:
             return None
-        if self._is_after_stall(since, until):
-            return Conclusion(Fate.CUT_OFF, f"broker {broker} answers, and the controller had stood still")
-        return Conclusion(Fate.CUT_OFF, f"broker {broker} answers, and was out of its ISRs for a moment")
+        cut_off = self._cut_off_before(broker, since, until)
+        return cut_off or Conclusion(Fate.CUT_OFF, f"broker {broker} answers, and was out of its ISRs for a moment")
 
     def _of_absent(self, leaving: _Leaving, absence: Absence) -> Conclusion | None:
         """Return what a broker did that had not answered for a while when it left."""
         broker, since, until, is_late = leaving
         listeners = self._listeners
         how = "had refused connections" if absence.is_refused else "had not answered"
-        lasted = seconds(max(since, absence.since) - absence.since)
-        because = f"broker {broker} {how} for at least {lasted} when it left"
+        lasted = max(since, absence.since) - absence.since
+        least = f" for at least {seconds(lasted)}" if lasted > _BEHIND else ""
+        because = f"broker {broker} {how}{least} when it left"
         is_process_gone = absence.is_process_gone and listeners.is_trusted(broker)
         if not listeners.is_trusted(broker):
             because += ", as far as can be seen through a proxy"
@@ -232,8 +234,8 @@ class Fates:
             return Conclusion(Fate.CUT_OFF, because) if is_late else None
         if not self._listeners.is_listed_since(broker, until) and not is_late:
             return None
-        if self._is_after_stall(since, until):
-            return Conclusion(Fate.CUT_OFF, f"broker {broker} answers, and the controller had stood still")
+        if (cut_off := self._cut_off_before(broker, since, until)) is not None:
+            return cut_off
         if not self._has_moved_from(broker, until):
             return Conclusion(Fate.RUNS, f"broker {broker} answers and is listed")
         if any(step.until > until and step.is_joined_by(broker) for step in self._steps):
@@ -241,10 +243,15 @@ class Fates:
         because = f"broker {broker} answers and is listed, and leads nothing any more"
         return Conclusion(Fate.STOPPED, because) if is_late else None
 
-    def _is_after_stall(self, since: Micros, until: Micros) -> bool:
-        """Return whether the controller resumed within a window, or just before."""
-        end = self.stalled_until
-        return end is not None and since - _BEHIND <= end <= until + _SECOND
+    def _cut_off_before(self, broker: BrokerId, since: Micros, until: Micros) -> Conclusion | None:
+        """Return that a broker answers whose heartbeats no controller took until a window, or until just before."""
+        for end, because in (
+            (self.stalled_until, "the controller had stood still"),
+            (self.waited_until.get(broker), "had reached no controller"),
+        ):
+            if end is not None and since - _BEHIND <= end <= until + _SECOND:
+                return Conclusion(Fate.CUT_OFF, f"broker {broker} answers, and {because}")
+        return None
 
     def _has_moved_from(self, broker: BrokerId, until: Micros) -> bool:
         """Return whether a broker lost leaderships at about that time."""

@@ -35,7 +35,7 @@ from streaming.contracts.observations import (
     SourceKind,
 )
 from streaming.sources.polling.inference.causes import Causes
-from streaming.sources.polling.inference.conduct import Listed, Listeners
+from streaming.sources.polling.inference.conduct import SLOW, Listed, Listeners
 from streaming.sources.polling.inference.elections import SeenLogEnds, is_from_outside
 from streaming.sources.polling.inference.fates import Fates, Step
 from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met, Presence, QuorumLeader
@@ -45,6 +45,7 @@ from streaming.sources.polling.view import ClusterView, deleted_topics, has_same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from streaming.sources.polling.view import InferredCause, PartitionView
 
@@ -154,10 +155,15 @@ class Inference:
         if leader.leader < 0 or (before is not None and leader.epoch < before.epoch):
             return
         answered, self._quorum_answered = self._quorum_answered, met.ended
-        waited = met.ended - max(self._controller_awaited_since(met), answered or 0)
+        asked, self._quorum_asked = self._quorum_asked, {}
+        waiting = self._waiting(asked, met)
+        waited = met.ended - max(min(waiting.values(), default=met.ended), answered or 0)
         if waited > self.intervals.hot or leader != before:
             self._schedule.hasten(met.ended)
         if leader == before and answered is not None and waited > self.intervals.session // 2:
+            if self._are_cut_off(asked, Micros(met.ended - waited), met.ended):
+                self._fates.waited_until.update(dict.fromkeys(waiting, met.ended))
+                return
             ended = min([met.ended, *(each.ended for each in self._reports)])
             stall = _Report(answered, ended, controller=leader, silent_since=answered)
             self._reports.appendleft(stall)  # it explains what is held
@@ -167,15 +173,27 @@ class Inference:
             self._quorum = leader
             self._reports.append(_Report(met.asked, met.ended, controller=leader))
 
-    def _controller_awaited_since(self, met: Met) -> Micros:
-        """Return since when a controller does not answer a broker that answers; a broker that hangs shows nothing."""
-        asked, self._quorum_asked = self._quorum_asked, {}
-        since = met.ended
+    def _waiting(self, asked: Mapping[BrokerId, Micros], met: Met) -> dict[BrokerId, Micros]:
+        """Return brokers that answer, and since when no controller answers them; a broker that hangs shows nothing."""
+        waiting = {}
         for broker, first in {**asked, met.question.broker: asked.get(met.question.broker, met.asked)}.items():
             listener = self._listeners.listener(broker)
             if (listener.answered or 0) > first and listener.absence_within(first, met.ended) is None:
-                since = min(since, first)
-        return since
+                waiting[broker] = first
+        return waiting
+
+    def _are_cut_off(self, asked: Mapping[BrokerId, Micros], since: Micros, until: Micros) -> bool:
+        """Return whether brokers that waited for a controller may be cut off from it, and the poller with them.
+
+        Then others fell silent with the controller. Silence shows nothing of a broker that answered until it was
+        ``asked`` for the controller, nor of one that had been silent before.
+        """
+        judged = []
+        for broker in () if self._partitions.view is None else self._partitions.view.brokers:
+            begin = self._listeners.listener(broker).silent_since(since, until)
+            if begin is None or since - self.intervals.session // 2 <= begin < asked.get(broker, until) - SLOW:
+                judged.append(begin is not None)
+        return any(judged) and 2 * sum(judged) >= len(judged)
 
     def view(self, view: ClusterView, asked: Micros, ended: Micros, remembered: ClusterView | None = None) -> None:
         """Take the metadata that were read.
@@ -281,10 +299,11 @@ class Inference:
             return [self._of_broker(report.listed, envelope, now)]
         assert report.after is not None  # noqa: S101 - for the type checker
         explained = [(step, self._causes.explain(step, now)) for step in report.steps]
-        before, after = self._brokers_of(report.steps, envelope, now)
-        before += self._between(report.steps, report.after, envelope, now)
+        stopping, after = self._brokers_of(report.steps, envelope, now)
+        before = [*stopping, *self._between(report.steps, report.after, envelope, now)]
         if report.reason is not None:
-            return [*before, *self._full(report, report.after, dict(explained), envelope), *after]
+            back = {each.broker for each in after}
+            return [*before, *self._full(report, report.after, dict(explained), envelope, back), *after]
         steps = [
             observed_step(step.topic, step.number, report.after, self._at(step, envelope, skew), why)
             for step, why in explained
@@ -308,7 +327,9 @@ class Inference:
         view: ClusterView,
         explained: Mapping[Step, InferredCause | None],
         envelope: dict[str, Any],
+        back: AbstractSet[BrokerId],
     ) -> list[Observation]:
+        """Return a full report; brokers that are ``back`` after its steps, which say when they left, are away in it."""
         assert report.reason is not None  # noqa: S101 - for the type checker
         unlisted = {broker for broker in view.brokers if self._listeners.is_listed(broker) is False}
         return snapshot(
@@ -320,26 +341,26 @@ class Inference:
             is_new_log=report.is_new_log,
             deleted=report.deleted,
             explained={(step.topic, step.number): why for step, why in explained.items()},
-            fenced=unlisted | self._away,
+            fenced=unlisted | self._away | back,
             stopping=self._fates.stopped,
         )
 
     def _brokers_of(
         self, steps: tuple[Step, ...], envelope: dict[str, Any], now: Micros
-    ) -> tuple[list[Observation], list[Observation]]:
+    ) -> tuple[list[BrokerObserved], list[BrokerObserved]]:
         """Return what steps show of brokers, before and after them: those that stop, or were away for a moment."""
         lost = {broker for step in steps for broker in self._causes.lost_by(step, now)}
         lost = {broker for broker in lost - self._away if self._listeners.is_listed(broker) is not False}
         self._away |= lost
         stopping = self._fates.stopped - self._reported_stopped
         self._reported_stopped |= stopping
-        before: list[Observation] = [
+        before = [
             *(BrokerObserved(**envelope, broker=broker, in_controlled_shutdown=True) for broker in sorted(stopping)),
             *(BrokerObserved(**envelope, broker=broker, fenced=True) for broker in sorted(lost)),
         ]
         return before, self._returned(envelope)
 
-    def _returned(self, envelope: dict[str, Any]) -> list[Observation]:
+    def _returned(self, envelope: dict[str, Any]) -> list[BrokerObserved]:
         """Return the brokers that were taken for lost while they were listed, and answer again."""
         back = {broker for broker in self._away if not self._listeners.listener(broker).is_absent}
         back = {broker for broker in back if self._listeners.is_listed(broker) is not False}
