@@ -5,7 +5,9 @@ The machine is a Debian with Python 3.11. The page on installing states the size
 
 from __future__ import annotations
 
+import http
 import re
+import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
@@ -43,6 +45,17 @@ def installed(machine: Machine, extra: str, say: Callable[[str], None]) -> set[s
     return names
 
 
+def answered(url: str) -> bytes:
+    """Return what an exporter answers; nothing while it has not read the tables."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - our own 127.0.0.1
+            return bytes(answer.read())
+    except urllib.error.HTTPError as error:
+        if error.code != http.HTTPStatus.SERVICE_UNAVAILABLE:
+            raise
+        return b""
+
+
 def test_collector_job_and_exporter_each_run_alone_to_the_incident_of_a_real_broker(
     machine: Machine, cluster: Sandbox, say: Callable[[str], None]
 ) -> None:
@@ -63,8 +76,7 @@ def test_collector_job_and_exporter_each_run_alone_to_the_incident_of_a_real_bro
     with machine.running("export/bin/isrwatch", "export") as exporter:
         exporter.until("127.0.0.1")
         url = f"http://{machine.variables['ISRWATCH_EXPORT__LISTEN']}/metrics"
-        with urllib.request.urlopen(url, timeout=30) as answer:
-            assert b"kafka_replication_" in answer.read()
+        wait_until(lambda: b"kafka_replication_" in answered(url), what=exporter.said())
     for command in ("state", "brokers", "incidents", "health"):
         assert "pip install" not in machine.run("sh", "-c", f"export/bin/isrwatch {command} || true")
 
