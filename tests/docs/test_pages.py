@@ -99,7 +99,7 @@ def test_the_start_shows_a_cause_and_a_short_id_as_they_are_printed() -> None:
 
 
 def test_the_page_of_monitoring_lists_the_shipped_alerts_that_the_past_can_judge() -> None:
-    listed = re.search(r"It judges those of the shipped alerts\s+about.*?: (.*?)\.\n", MONITORING, re.DOTALL)
+    listed = re.search(r"Of the shipped alerts it\s+evaluates: (.*?)\.\n", MONITORING, re.DOTALL)
     assert listed is not None
     judged = Judgement([RuleFile.read(ROOT / "dashboards" / "generated" / "alerts.yml")]).alerts
     assert re.findall(r"`(\w+)`", listed[1]) == judged
