@@ -90,7 +90,8 @@ def test_the_start_says_to_end_the_demo_and_which_folder_it_leaves(
     (pattern,) = re.findall(r"`/tmp/(isrwatch-\S+)`", START)
     assert list(tmp_path.glob(pattern)) == [left]
     assert ExportSettings().listen.endswith(f":{PORT}")
-    assert START.index(f"End the demo first: its exporter has port {PORT}") < START.index("isrwatch run --bootstrap")
+    words = " ".join(START.split())
+    assert words.index(f"End the demo first: its exporter has port {PORT}") < words.index("isrwatch run --bootstrap")
 
 
 def test_the_start_shows_a_cause_and_a_short_id_as_they_are_printed() -> None:
