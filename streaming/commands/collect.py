@@ -67,7 +67,7 @@ def collect(
 
     It can be killed and restarted at any time: with the metadata log no change is missed.
 
-    Example: isrwatch collect --bootstrap-servers broker-1:9092
+    Example: isrwatch collect --bootstrap-server broker-1:9092
     """
     every = [load(config)] if simulate is not None else each_cluster(config, cluster)
     every = with_bootstrap_servers(every, bootstrap_servers)

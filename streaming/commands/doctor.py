@@ -51,7 +51,7 @@ def doctor(
     Examples:
     isrwatch doctor --config isrwatch.toml
 
-    isrwatch doctor --bootstrap-servers broker-1:9092
+    isrwatch doctor --bootstrap-server broker-1:9092
 
     isrwatch doctor --config isrwatch.toml --prometheus http://prometheus:9090
 
