@@ -35,6 +35,7 @@ def test_a_job_uses_the_archive_of_sparks_classes_and_ends_with_its_java_process
     job = pipeline.job()
     pipeline.eventually(lambda: "waiting for isrwatch collect" in job.text(), "it says that the bus is empty", job)
     assert str(archive) in Path(f"/proc/{job.jvm()}/maps").read_text()
+    assert "WARNING" not in job.text(), "Java's, of an incubator module that Spark adds"
     os.kill(job.jvm(), signal.SIGKILL)
     assert job.wait() != 0
     assert "Java process ended; start the job again: it continues where it stopped" in job.text()
