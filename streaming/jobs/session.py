@@ -117,7 +117,7 @@ def _start_java(given: Mapping[str, bool | float | int | str | None], output: Ja
     for key, value in given.items():
         conf.set(key, str(value))
     try:
-        gateway = launch_gateway(conf, {"stderr": output.file})
+        gateway = launch_gateway(conf, {"stderr": output.file})  # type: ignore[no-untyped-call]  # PySpark has no types for it
     finally:
         output.started()
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - the session takes the Java process that is there
