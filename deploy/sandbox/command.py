@@ -65,7 +65,7 @@ def up(
     ] = False,
     root: Root = DEFAULT_ROOT,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A property of all nodes; repeatable.")
+        list[str] | None, typer.Option("--override", metavar="KEY=VALUE", help="A property of all nodes; repeatable.")
     ] = None,
     jmx_config: Annotated[
         Path | None, typer.Option(dir_okay=False, callback=_existing, help="Run the JMX exporter in each broker.")
@@ -84,7 +84,7 @@ def up(
         plan = plan_cluster(
             brokers=brokers,
             controllers=controllers,
-            properties=_pairs(settings or []),
+            properties=_pairs("--override", settings or []),
             jmx_config=jmx_config,
             combined=combined,
             version=version,
@@ -124,25 +124,25 @@ def create_topic(
     name: Annotated[str, typer.Argument(help="Name of the new topic.")],
     *,
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 6,
-    replicas: Annotated[
+    replication_factor: Annotated[
         int | None, typer.Option(min=1, help="Replicas of each partition; default: 3, or one per broker if fewer.")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A property, such as min.insync.replicas=2; repeatable."),
+        typer.Option("--config", metavar="KEY=VALUE", help="A property, such as min.insync.replicas=2; repeatable."),
     ] = None,
     root: Root = DEFAULT_ROOT,
 ) -> None:
     """Create a topic; a new cluster has none."""
-    sandbox, configs = _opened(root), _pairs(settings or [])
-    factor = replicas or min(3, len(sandbox.broker_ids))
+    sandbox, configs = _opened(root), _pairs("--config", settings or [])
+    factor = replication_factor or min(3, len(sandbox.broker_ids))
     try:
         sandbox.admin.create_topic(name, partitions=partitions, replication_factor=factor, configs=configs)
     except KafkaException as error:
         reason = error.args[0]
         text = reason if isinstance(reason, str) else reason.str()
         raise ConfigurationError(f"Kafka refuses the topic {name}: {text}") from None
-    console.print(f"topic {name} was created; replicas of each partition: {factor}")
+    console.print(f"topic {name} was created: {partitions} partitions, replication factor {factor}")
 
 
 @app.command("tool", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -283,9 +283,9 @@ def _fetch(plan: Plan) -> None:
         jar_paths(*groups, progress=lambda file: shown.update(f"fetching Kafka: {file}"))
 
 
-def _pairs(settings: list[str]) -> dict[str, str]:
+def _pairs(option: str, settings: list[str]) -> dict[str, str]:
     pairs = [setting.partition("=") for setting in settings]
     for key, sign, _ in pairs:
         if not (key and sign):
-            raise ConfigurationError(f"--set {key!r} is not KEY=VALUE, like log.segment.bytes=1048576")
+            raise ConfigurationError(f"{option} {key!r} is not KEY=VALUE, like log.segment.bytes=1048576")
     return {key: value for key, _, value in pairs}

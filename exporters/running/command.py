@@ -23,7 +23,7 @@ from exporters.running.liveness import local_url
 from exporters.running.next_steps import print_steps
 from exporters.running.supervision import Supervisor
 from streaming.cluster_settings import each_cluster, filled
-from streaming.commands.cluster_options import ClusterOption
+from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption
 from streaming.commands.doctor import findings_of_clusters, line_of
 from streaming.commands.doctor_machine import Status
 from streaming.configuration_file import OPTION_HELP, VARIABLE, file_to_read
@@ -49,9 +49,7 @@ READ: Final = frozenset({"metadata log", "samples", "broker metrics"})
 
 def run(
     *,
-    bootstrap_servers: Annotated[
-        str | None, typer.Option(help="Bootstrap servers as host:port,host:port; default: cluster.bootstrap_servers.")
-    ] = None,
+    bootstrap_servers: BootstrapServersOption = None,
     command_config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Client properties, as Kafka's own tools take them; cluster.client_file."),
@@ -71,9 +69,9 @@ def run(
     started again; nothing is lost or counted twice, whatever ends, and the next start continues where this one stopped.
 
     Examples:
-    isrwatch run --bootstrap-servers broker-1:9092
+    isrwatch run --bootstrap-server broker-1:9092
 
-    isrwatch run --bootstrap-servers broker-1:9092 --command-config client.properties --data /var/lib/isrwatch
+    isrwatch run --bootstrap-server broker-1:9092 --command-config client.properties --data /var/lib/isrwatch
 
     isrwatch run --config isrwatch.toml
     """
@@ -132,7 +130,7 @@ def _places(data: str | None) -> Mapping[str, str | None]:
 
 def _check_servers(every: list[Settings]) -> None:
     if not all(settings.cluster.bootstrap_servers for settings in every):
-        raise ConfigurationError("which cluster? Name a broker of it: isrwatch run --bootstrap-servers broker-1:9092")
+        raise ConfigurationError("which cluster? Name a broker of it: isrwatch run --bootstrap-server broker-1:9092")
 
 
 def alive_urls(settings: Settings) -> dict[str, str]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from rich.markup import escape
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
@@ -220,6 +221,16 @@ def with_subcommands(command: Any) -> Iterator[Any]:  # noqa: ANN401 - typer's t
         yield from with_subcommands(below)
 
 
+def _without_markup(command: Any) -> Any:  # noqa: ANN401 - typer's types are not public
+    """Return a command whose help is printed as it is: typer takes words in square brackets for markup of rich."""
+    for each in with_subcommands(command):
+        for one in (each, *each.params):
+            for attribute in ("help", "short_help", "epilog"):
+                if said := getattr(one, attribute, None):
+                    setattr(one, attribute, escape(said))
+    return command
+
+
 def takes_place(parameter: Any) -> bool:  # noqa: ANN401 - typer's types are not public
     """Return whether an option or an argument is a folder or a file, or several."""
     return parameter.type_descriptor.annotation in {Path, list[Path]} or parameter.name == "web_config_file"
@@ -262,6 +273,7 @@ class LazyGroup(TyperGroup):
             name: TyperCommand(name, help=line.help, rich_help_panel=line.purpose) for name, line in COMMANDS.items()
         }
         super().__init__(**settings)
+        _without_markup(self)
 
     def main(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401 - passed on to typer
         """Run; a usage error is one plain line unless stderr is a terminal."""
@@ -281,7 +293,7 @@ class LazyGroup(TyperGroup):
         """Import the command that is called."""
         name, command, rest = super().resolve_command(ctx, args)
         ctx.invoked_subcommand = name  # typer sets it only after the import, which may fail
-        return name, command if name is None else load(name), rest
+        return name, command if name is None else _without_markup(load(name)), rest
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's types are not public
         """Run the command; print an error for the user as one sentence."""

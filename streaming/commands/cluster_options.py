@@ -16,12 +16,13 @@ ClusterOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Only this cluster, where there are several; default: all.")
 ]
 BootstrapServersOption = Annotated[
-    str | None, typer.Option(help="Bootstrap servers as host:port,host:port; default: cluster.bootstrap_servers.")
+    str | None,
+    typer.Option("--bootstrap-server", help="Brokers as host:port,host:port; default: cluster.bootstrap_servers."),
 ]
 
 
 def with_bootstrap_servers(every: list[Settings], bootstrap_servers: str | None) -> list[Settings]:
-    """Apply ``--bootstrap-servers``, which overrides the configuration file.
+    """Apply ``--bootstrap-server``, which overrides the configuration file.
 
     Raises:
         ConfigurationError: there are several clusters.
@@ -29,5 +30,5 @@ def with_bootstrap_servers(every: list[Settings], bootstrap_servers: str | None)
     if bootstrap_servers is None:
         return every
     if len(every) > 1:
-        raise ConfigurationError("--bootstrap-servers is of one of several clusters: say of which with --cluster")
+        raise ConfigurationError("--bootstrap-server is of one of several clusters: say of which with --cluster")
     return [replace(every[0], cluster=replace(every[0].cluster, bootstrap_servers=bootstrap_servers))]

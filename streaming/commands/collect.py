@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from streaming.bus.directory import DirectoryPublisher
+    from streaming.contracts.identifiers import ClusterId
     from streaming.settings import CollectSettings, Settings
     from streaming.sources.collector.collector import Collector, Collectors
     from streaming.sources.collector.shipping import Shipping
@@ -67,7 +68,7 @@ def collect(
 
     It can be killed and restarted at any time: with the metadata log no change is missed.
 
-    Example: isrwatch collect --bootstrap-servers broker-1:9092
+    Example: isrwatch collect --bootstrap-server broker-1:9092
     """
     every = [load(config)] if simulate is not None else each_cluster(config, cluster)
     every = with_bootstrap_servers(every, bootstrap_servers)
@@ -142,18 +143,23 @@ def _of_simulation(source: Source, settings: Settings) -> Collector:
     return Collector([source], _publisher(settings), cluster=settings.cluster.name, report=say)
 
 
-def _of_cluster(settings: Settings) -> Callable[[Callable[[str], None]], Collector]:
+def _of_cluster(
+    settings: Settings, admit: Callable[[ClusterId], None] | None = None
+) -> Callable[[Callable[[str], None]], Collector]:
     """Return what creates the collector of a cluster; it takes what reports a line."""
     from streaming.sources.collector.opening import open_collector
 
-    return partial(open_collector, settings, Path(settings.bus.directory), _publisher(settings))
+    return partial(open_collector, settings, Path(settings.bus.directory), _publisher(settings), admit=admit)
 
 
 def _together(every: list[Settings]) -> Collectors:
     """Create the collectors of several clusters; their sources are created later, each cluster's for itself."""
+    from streaming.sources.collector.cluster_names import ClusterNames
     from streaming.sources.collector.collector import Collectors
 
-    return Collectors({settings.cluster.name: _of_cluster(settings) for settings in filled(every)}, report=say)
+    by_name = {settings.cluster.name: settings for settings in filled(every)}
+    admit = ClusterNames([*by_name]).admit
+    return Collectors({name: _of_cluster(each, partial(admit, name)) for name, each in by_name.items()}, report=say)
 
 
 def _served(settings: CollectSettings, listen: str | None, web_config_file: str | None) -> CollectSettings:

@@ -51,7 +51,7 @@ def doctor(
     Examples:
     isrwatch doctor --config isrwatch.toml
 
-    isrwatch doctor --bootstrap-servers broker-1:9092
+    isrwatch doctor --bootstrap-server broker-1:9092
 
     isrwatch doctor --config isrwatch.toml --prometheus http://prometheus:9090
 
@@ -121,11 +121,20 @@ def findings(every: Sequence[Settings], prometheus: str = "") -> Iterator[Findin
 
 
 def findings_of_clusters(every: Sequence[Settings]) -> Iterator[Finding]:
-    """Run the checks of each cluster."""
+    """Run the checks of each cluster, then whether each is another one."""
+    answering = []
     for settings in every:
         name = settings.cluster.name if len(every) > 1 else ""
+        is_reached = True
         for finding in _run(settings, CHECKS):
+            is_reached &= not (finding.check == "brokers" and finding.status is Status.PROBLEM)
             yield replace(finding, cluster=name)
+        answering += [settings] if is_reached else []
+    if len(answering) > 1:
+        from streaming.commands.doctor_cluster import read_twice
+
+        for name, sentence in read_twice(answering).items():
+            yield Finding(check="brokers", status=Status.PROBLEM, sentence=sentence, cluster=name)
 
 
 def _run(settings: Settings, checks: Mapping[str, Check]) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from streaming.contracts.observations import MIN_ISR, ConfigObserved, SourceKind
 from streaming.contracts.settings import disagreement
 from streaming.errors import ConnectionRefused
 from streaming.settings import ControllersSettings
+from streaming.sources.collector.cluster_names import refusals
 from streaming.sources.metadata_log.opening import bootstrap_of
 from streaming.sources.permissions import addressed, grantee_of
 from streaming.sources.polling.broker import ConnectedBrokers
@@ -46,6 +47,15 @@ def bootstrap_servers(settings: Settings) -> Iterator[tuple[Status, str]]:
     yield from ((Status.OK, f"{address} answers; it is of cluster {each}") for address, each in clusters.items())
     yield from ((Status.WARNING if clusters else Status.PROBLEM, refusal) for refusal in refusals)
     yield from ((Status.PROBLEM, str(several)) for several in [several_clusters(clusters)] if several is not None)
+
+
+def read_twice(every: Sequence[Settings]) -> dict[str, str]:
+    """Return a sentence for the name of each cluster that one before it is, too."""
+    ids = dict[str, ClusterId]()
+    for settings in every:
+        with suppress(ConnectionRefused):  # another check says so
+            ids[settings.cluster.name] = bootstrap_of(settings).cluster_id()
+    return refusals(ids)
 
 
 def poll_once(settings: Settings) -> Iterator[tuple[Status, str]]:

@@ -141,6 +141,8 @@ class Application:
             )
         )
         self._flush()
+        for query in self.queries:
+            query.is_stopping = self._stopping.is_set
         if self._claim is not None:
             for query in self.queries:  # the job before this one may still commit before it finds out
                 query.is_rightful = self._claim.is_proven
@@ -317,7 +319,8 @@ class Application:
         shown, heap = "", Heap()
         while not self._stopping.wait(SECONDS_BETWEEN_CHECKS) and not self._is_over():
             for query in self.queries:
-                query.check(self._spark)
+                if not self._stopping.is_set():  # a start that fails takes ten seconds
+                    query.check(self._spark)
             self.metrics.rows.write_due()
             if time.monotonic() - deleted_at > SECONDS_BETWEEN_DELETIONS:
                 deleted_at = time.monotonic()

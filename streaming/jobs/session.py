@@ -23,10 +23,12 @@ from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 import streaming
 from streaming.errors import IsrwatchError
+from streaming.jobs.java_output import JavaOutput
 from streaming.resources import conf_path
 from streaming.runtime import class_archive
 from streaming.runtime.java import find_java, java_environment
@@ -96,12 +98,29 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     if JAVA_OPTIONS in unset:
         unset[JAVA_OPTIONS] = java_options(str(unset[JAVA_OPTIONS]), own_options)
+    output = None if is_submitted() else JavaOutput()
     try:
+        if output is not None:
+            _start_java(unset, output)
         spark = SparkSession.builder.config(map=unset).getOrCreate()
     except (Py4JError, PySparkException, ConnectionError) as error:
+        if output is not None:
+            output.wait()
         raise IsrwatchError(f"Spark did not start: {_cause_of(error)}; what it printed before says more") from error
     _put_on_path_of_workers(spark, Path(streaming.__file__).parents[1])
     return spark
+
+
+def _start_java(given: Mapping[str, bool | float | int | str | None], output: JavaOutput) -> None:
+    """Start Spark's Java process as a session does, but with another stderr than ours."""
+    conf = SparkConf()
+    for key, value in given.items():
+        conf.set(key, str(value))
+    try:
+        gateway = launch_gateway(conf, {"stderr": output.file})  # type: ignore[no-untyped-call]  # PySpark has no types for it
+    finally:
+        output.started()
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - the session takes the Java process that is there
 
 
 def _has_address() -> bool:

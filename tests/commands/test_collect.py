@@ -142,8 +142,8 @@ def test_a_second_collector_of_a_bus_ends_before_it_says_that_it_writes(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "cluster.bootstrap_servers is empty; name a broker as host:port (or --bootstrap-servers)"),
-        (["--bootstrap-servers", "here"], "has 'here'; write host:port, separated by commas"),
+        ([], "cluster.bootstrap_servers is empty; name a broker as host:port (or --bootstrap-server)"),
+        (["--bootstrap-server", "here"], "has 'here'; write host:port, separated by commas"),
         (["--simulate", "nowhere"], "there is no scenario nowhere"),
         (
             ["--simulate", "steady", "--listen", "127.0.0.1:0", "--web.config.file", "/none.yml"],
@@ -157,7 +157,7 @@ def test_a_wrong_option_is_one_sentence(refused: Callable[..., str], arguments: 
 
 
 def test_brokers_that_cannot_be_reached_are_one_sentence_of_the_whole_process(collect: Start) -> None:
-    process = collect("--bootstrap-servers", "127.0.0.1:1")
+    process = collect("--bootstrap-server", "127.0.0.1:1")
     printed, output = process.communicate(timeout=PATIENCE)
     assert (process.returncode, printed) == (1, "")
     assert "127.0.0.1:1 cannot be reached: Connection refused" in output
@@ -173,7 +173,7 @@ def test_a_login_that_there_is_not_ends_the_collector_whatever_it_is_to_read(
         f'[collect]\nprimary_source = "{source}"\n'
         '[cluster.client]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "GSSAPI"\n'
     )
-    output = refused("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
+    output = refused("--config", str(config), "--bootstrap-server", "127.0.0.1:1")
     assert "cluster.client sasl.mechanism is 'GSSAPI', but isrwatch logs in with PLAIN" in output
 
 
@@ -194,7 +194,7 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
 ) -> None:
     servers = cluster.bootstrap_servers
     address = f"127.0.0.1:{free_port()}"
-    process = collect("--bootstrap-servers", servers, "--listen", address)
+    process = collect("--bootstrap-server", servers, "--listen", address)
     bus = tmp_path / "bus"
     wait_for(lambda: b'"snapshot_end"' in contents(bus, "metadata_log:collector-1"), process)
     wait_for(lambda: "listener_up{" in scraped(address), process)
@@ -210,7 +210,7 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
     assert checkpoint["cluster_id"] == cluster.cluster_id
     config = tmp_path / "isrwatch.toml"
     config.write_text('[collect]\nprimary_source = "poll"\n')
-    polling = collect("--config", str(config), "--bootstrap-servers", servers)
+    polling = collect("--config", str(config), "--bootstrap-server", servers)
     wait_for(lambda: b'"snapshot_end"' in contents(bus, "admin:collector-1"), polling)
 
 

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from importlib.metadata import metadata, version
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from streaming import commands
@@ -172,6 +174,34 @@ def test_help_fills_the_lines_of_a_narrow_terminal_and_loses_no_word_in_brackets
     early = [line for line, after in pairwise(prose) if line and after and len(f"{line} {after.split()[0]}") <= 78]
     assert early == []
     assert "[]" not in shown
+
+
+IN_BRACKETS = "pip install 'isrwatch[export]'; [[cluster]] [/dim] [red]x"
+GROUP = typer.Typer(help="A group of [alerts].")
+GROUP.callback()(lambda: None)
+
+
+@GROUP.command(help=f"Reads [cluster].\n\n{IN_BRACKETS}")
+def below(
+    one: Annotated[str, typer.Argument(help=IN_BRACKETS)] = "",
+    *,
+    two: Annotated[str, typer.Option(help=IN_BRACKETS)] = "",
+) -> None:
+    pass
+
+
+def test_help_prints_words_in_square_brackets_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "Has [alerts] in its line."
+    monkeypatch.setitem(COMMANDS, "brackets", Command(target=f"{__name__}:GROUP", help=line, purpose=Purpose.WORK))
+
+    def help_of(*words: str) -> str:
+        return RUNNER.invoke(app, [*words, "--help"], env={"COLUMNS": "200"}).stdout
+
+    assert line in help_of()
+    assert "A group of [alerts]." in help_of("brackets")
+    assert "Reads [cluster]." in help_of("brackets")
+    assert help_of("brackets", "below").count(IN_BRACKETS) == 3
+    assert "is in the section [alerts] of the configuration." in help_of("dashboards", "render")
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])

@@ -35,6 +35,7 @@ def test_a_job_uses_the_archive_of_sparks_classes_and_ends_with_its_java_process
     job = pipeline.job()
     pipeline.eventually(lambda: "waiting for isrwatch collect" in job.text(), "it says that the bus is empty", job)
     assert str(archive) in Path(f"/proc/{job.jvm()}/maps").read_text()
+    assert "WARNING" not in job.text(), "Java's, of an incubator module that Spark adds"
     os.kill(job.jvm(), signal.SIGKILL)
     assert job.wait() != 0
     assert "Java process ended; start the job again: it continues where it stopped" in job.text()
@@ -46,6 +47,29 @@ def test_a_signal_to_the_whole_group_while_spark_starts_is_a_clean_end(pipeline:
     pipeline.eventually(lambda: "starting Spark" in job.text() and job.children(), "Spark is started", job)
     time.sleep(1)  # within the start of Spark
     assert job.stop_group() == 0, job.text()
+    assert "Traceback" not in job.text()
+
+
+CANNOT_CONNECT = """
+import os, sys
+if "pyspark.sql.streaming.python_streaming_source_runner" in sys.orig_argv:
+    os.environ.pop("PYTHON_WORKER_FACTORY_SOCK_PATH", None)
+    os.environ["PYTHON_WORKER_FACTORY_PORT"] = "1"
+"""
+
+
+@pytest.mark.long
+def test_workers_that_cannot_connect_are_a_sentence_and_a_stop_meanwhile_is_clean(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(CANNOT_CONNECT)
+    path = os.pathsep.join([str(tmp_path), str(Path.cwd())])
+    job = pipeline.start("job", "job", *pipeline.job_arguments(), PYTHONPATH=path)
+    pipeline.eventually(lambda: "worker failed to connect back" in job.text(), "a query failed", job)
+    time.sleep(1.5)  # its next start has begun
+    assert job.stop() == 0, job.text()
+    assert "stopped; everything applied is in the tables" in job.text()
+    assert "CANNOT_OPEN_SOCKET" not in job.text()
     assert "Traceback" not in job.text()
 
 

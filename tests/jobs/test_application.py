@@ -213,6 +213,20 @@ def test_a_bus_that_does_not_answer_at_the_start_is_asked_again(
     assert (query.is_up, query.is_lost) == (True, False)
 
 
+def test_what_spark_no_longer_does_while_the_job_stops_is_not_said(tmp_path: Path) -> None:
+    said, errors = list[str](), [PySparkException("it stops"), ConnectionRefused("no bus")]
+
+    def stream(*_: object) -> DataFrame:
+        raise errors.pop(0)
+
+    query = query_of(stream, tmp_path, said)
+    query.is_stopping = lambda: True
+    query.start(SPARK)
+    assert (said, query.is_up, query.unfinished) == ([], False, None)
+    query.start(SPARK)
+    assert said == ["the query samples failed: no bus; it starts again in 1 s"]
+
+
 def test_without_a_file_for_it_the_trace_is_in_the_log(tmp_path: Path) -> None:
     said: list[str] = []
 

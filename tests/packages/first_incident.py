@@ -15,7 +15,7 @@ BROKER = 2
 
 def first_incident(machine: Machine, cluster: Sandbox, command: str = "isrwatch/bin/isrwatch") -> str:
     """Start everything, kill a broker, and return what ``isrwatch incidents`` then prints."""
-    with machine.running(command, "run", "--bootstrap-servers", cluster.bootstrap_servers) as program:
+    with machine.running(command, "run", "--bootstrap-server", cluster.bootstrap_servers) as program:
         try:
             program.until("tables ")
             cluster.kill(BROKER)

@@ -45,7 +45,7 @@ def test_the_first_incident_takes_four_commands_and_three_minutes_besides_the_do
     # 1: python3 -m venv isrwatch; 2: isrwatch/bin/pip install --find-links dist 'isrwatch[all]'
     installed = machine.install("isrwatch[all]")
     ready = time.monotonic()
-    # 3: isrwatch/bin/isrwatch run --bootstrap-servers ...; 4: isrwatch/bin/isrwatch incidents
+    # 3: isrwatch/bin/isrwatch run --bootstrap-server ...; 4: isrwatch/bin/isrwatch incidents
     printed = first_incident(machine, cluster)
     seconds, processor = time.monotonic() - downloaded, processor_seconds() - before
     say(

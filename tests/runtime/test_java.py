@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -103,8 +104,45 @@ def test_no_java_at_all_is_one_sentence_that_tells_what_was_seen(home: Homes, mo
 def test_spark_workers_run_this_interpreter_unless_the_user_chose_one(
     home: Homes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = home("17")
-    monkeypatch.setenv("JAVA_HOME", str(named))
+    monkeypatch.setenv("JAVA_HOME", str(home("17")))
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/their/python")
-    assert {"JAVA_HOME": str(named), "PYSPARK_PYTHON": sys.executable} == java.java_environment()
+    environment = java.java_environment()
+    del environment["JAVA_HOME"]
+    assert environment == {"PYSPARK_PYTHON": sys.executable}
+
+
+def test_spark_starts_the_java_of_the_system_without_the_module_that_it_warns_of(
+    home: Homes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = home("17.0.15")
+    (real / "bin" / "java").write_text('#!/bin/sh\necho "$@"; echo failed >&2; exit 3\n')
+    monkeypatch.setenv("JAVA_HOME", str(real))
+    for_spark = java.java_environment()["JAVA_HOME"]
+    program = Path(for_spark) / "bin" / "java"
+    run = subprocess.run(
+        [program, "--add-modules=jdk.incubator.vector", "-x"], capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (3, "-x\n", "failed\n")
+    monkeypatch.setenv("JAVA_HOME", for_spark)  # as a child gets it
+    assert java.find_java() == java.Java(real, 17, "JAVA_HOME")
+    assert java.java_environment()["JAVA_HOME"] == for_spark
+
+
+@pytest.mark.parametrize("is_writable", [False, True])
+def test_a_cache_that_cannot_hold_a_program_leaves_spark_the_java_as_it_is(
+    home: Homes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_writable: bool
+) -> None:
+    named = home("17")
+    monkeypatch.setenv("JAVA_HOME", str(named))
+    if is_writable:  # and mounted with noexec
+        monkeypatch.setattr(os, "access", lambda path, _: Path(path).is_relative_to(named))
+    else:
+        (tmp_path / "cache").write_text("a file")
+    assert java.java_environment()["JAVA_HOME"] == str(named)
+
+
+def test_a_wrapper_has_no_wrapper_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_pip = java.java_environment()["JAVA_HOME"]
+    monkeypatch.setenv("JAVA_HOME", of_pip)
+    assert java.java_environment()["JAVA_HOME"] == of_pip

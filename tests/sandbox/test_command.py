@@ -50,7 +50,8 @@ def test_a_person_starts_breaks_repairs_and_ends_a_cluster(tmp_path: Path) -> No
         assert f"isrwatch sandbox kill 1 --root {root}" in told
         with urlopen(sandbox.metrics_url(1)) as answer:  # noqa: S310 - our own agent
             assert re.search(r"^leader_count 0\.0$", answer.read().decode(), re.MULTILINE)
-        isrwatch(root, "create-topic", "orders", "--partitions", "2", "--set", "segment.ms=60000")
+        options = ("--partitions", "2", "--replication-factor", "1", "--config", "segment.ms=60000")
+        assert "replication factor 1" in isrwatch(root, "create-topic", "orders", *options)
         shown = sandbox.admin.describe("orders")
         assert {partition: each.isr for partition, each in shown.items()} == {("orders", 0): {1}, ("orders", 1): {1}}
         told = isrwatch(root, "create-topic", "orders", code=2)

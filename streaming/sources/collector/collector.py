@@ -46,6 +46,8 @@
 #   5. A failure is one line for the user, and its end another one; what repeats is not said again.
 #      tests/sources/test_collector.py.
 #   6. Several clusters in one process (``Collectors``) fail alone. tests/sources/test_collectors.py.
+#   7. Nothing is published before its cluster is admitted, and companions, which cannot ask, begin after that.
+#      tests/sources/test_cluster_names.py.
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from streaming.bus.directory import DirectoryPublisher
-    from streaming.contracts.identifiers import Micros
+    from streaming.contracts.identifiers import ClusterId, Micros
     from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
 
@@ -131,6 +133,7 @@ class Collector:
         cluster: the display name of the cluster, a label of the metrics.
         report: takes one line for the user.
         companions: other collectors of the cluster, which are started and stopped with this one.
+        admit: raises an error if the cluster with an id is not to be read; asked of all that is published.
         clock: the wall-clock time.
 
     Attributes:
@@ -147,13 +150,16 @@ class Collector:
         cluster: str = "",
         report: Callable[[str], None] = lambda _: None,
         companions: Sequence[CompanionCollector] = (),
+        admit: Callable[[ClusterId], None] | None = None,
         clock: Callable[[], Micros] = wall_clock,
     ) -> None:
         self.names = [*(source.name for source in sources), *(other.name for other in companions)]
         self.metrics = CollectorMetrics(sources, cluster)
         self.registry = CollectorRegistry()
         self.registry.register(MergedMetrics(lambda: [self.metrics.registry, *companions]))
-        self._companions = companions
+        self._companions, self._admit = companions, admit
+        self._lock = threading.Lock()
+        self._begun: Sequence[CompanionCollector] = ()  # under the lock: the companions that were started
         self._open_publisher = open_publisher
         self._report, self._clock = report, clock
         # Set once: by ``stop``, or by the first thread that ends. All other threads end after their poll.
@@ -166,11 +172,11 @@ class Collector:
 
     def hanging(self) -> list[str]:
         """List what hangs."""
-        return [*self.metrics.hanging(), *chain.from_iterable(other.problems() for other in self._companions)]
+        return [*self.metrics.hanging(), *chain.from_iterable(other.problems() for other in self._begun)]
 
     def problems(self) -> list[str]:
         """List why no partition state is read now, empty while a source reads it, and what hangs."""
-        return [*self.metrics.problems(), *chain.from_iterable(other.problems() for other in self._companions)]
+        return [*self.metrics.problems(), *chain.from_iterable(other.problems() for other in self._begun)]
 
     @property
     def is_running(self) -> bool:
@@ -181,8 +187,15 @@ class Collector:
         """Start all threads."""
         for thread in self._threads:
             thread.start()
-        for other in self._companions:
-            other.start()
+        if self._admit is None:
+            self._begin_companions()
+
+    def _begin_companions(self) -> None:
+        with self._lock:
+            if not self._begun:
+                self._begun = self._companions
+                for other in self._begun:
+                    other.start()
 
     def stop(self) -> None:
         """Request the end of all threads; may be called from a signal handler."""
@@ -241,6 +254,7 @@ class Collector:
                 said.clear()
             undecodable = source.take_undecodable() if isinstance(source, QuarantiningSource) else []
             unread = len(undecodable)
+            self._admit_clusters(observations)
             if not self._is_published(source, publisher, undecodable, observations):
                 return
             self.metrics.published(source, observations, unread)
@@ -248,6 +262,13 @@ class Collector:
             self._answer_removed(source, publisher)
             if not observations and time.monotonic() - began < _IDLE_PAUSE:
                 self._stopping.wait(_IDLE_PAUSE)
+
+    def _admit_clusters(self, observations: Sequence[Observation]) -> None:
+        """Begin the rest of the collector once the cluster is known and admitted."""
+        if self._admit is not None and observations:
+            for cluster_id in {observed.cluster_id for observed in observations}:
+                self._admit(cluster_id)
+            self._begin_companions()
 
     def _is_published(
         self,

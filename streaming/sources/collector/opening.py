@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streaming.bus.directory import DirectoryPublisher
+    from streaming.contracts.identifiers import ClusterId
     from streaming.settings import Settings
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.source import Source
@@ -35,7 +36,11 @@ CONNECT_SECONDS: Final = 10.0  # a controller failover takes two or three
 
 
 def open_collector(
-    settings: Settings, bus: Path, open_publisher: Callable[[], DirectoryPublisher], report: Callable[[str], None]
+    settings: Settings,
+    bus: Path,
+    open_publisher: Callable[[], DirectoryPublisher],
+    report: Callable[[str], None],
+    admit: Callable[[ClusterId], None] | None = None,
 ) -> Collector:
     """Create the collector of one cluster, with its samples in a process of their own.
 
@@ -44,6 +49,7 @@ def open_collector(
         bus: the folder of checkpoints.
         open_publisher: opens the bus for one source, in the other process, too.
         report: takes one line for the user.
+        admit: raises an error if the cluster with an id is not to be read.
 
     Raises:
         ConfigurationError: an address or a client property is wrong.
@@ -54,7 +60,7 @@ def open_collector(
     append_times = AppendTimes(agents.by_broker, MOST_BROKERS if agents.pattern else 0)
     sources = open_sources(settings, bus, report, peers, append_times)
     samples = _samples(settings, open_publisher, report, peers, append_times)
-    return Collector(sources, open_publisher, cluster=name, report=report, companions=[samples])
+    return Collector(sources, open_publisher, cluster=name, report=report, companions=[samples], admit=admit)
 
 
 def _samples(

@@ -36,7 +36,7 @@ def parse_servers(bootstrap_servers: str) -> tuple[Address, ...]:
     addresses = tuple(parse_address(entry, "cluster.bootstrap_servers") for entry in entries)
     if not addresses:
         raise ConfigurationError(
-            "cluster.bootstrap_servers is empty; name a broker as host:port (or --bootstrap-servers)"
+            "cluster.bootstrap_servers is empty; name a broker as host:port (or --bootstrap-server)"
         )
     return addresses
 

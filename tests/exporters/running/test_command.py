@@ -74,9 +74,9 @@ def test_the_address_of_the_pages_is_one_that_a_browser_here_can_open(export: Ex
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ([], r"which cluster\? Name a broker of it: isrwatch run --bootstrap-servers broker-1:9092"),
+        ([], r"which cluster\? Name a broker of it: isrwatch run --bootstrap-server broker-1:9092"),
         (["--command-config", "absent"], "cannot read the client properties .*absent: No such file or directory"),
-        (["--bootstrap-servers", "b:1", "--data", "ftp://x/y"], r"tables.directory \(--tables\) begins with ftp:/"),
+        (["--bootstrap-server", "b:1", "--data", "ftp://x/y"], r"tables.directory \(--tables\) begins with ftp:/"),
     ],
 )
 def test_what_cannot_work_is_one_sentence_before_anything_starts(
@@ -125,7 +125,7 @@ def left_of(folder: Path) -> list[str]:
 @pytest.mark.spark
 def test_of_a_killed_run_no_process_is_left(tmp_path: Path) -> None:
     output = tmp_path / "output"
-    options = ("--bootstrap-servers", "127.0.0.1:1", "--data", "d", "--listen", f"127.0.0.1:{free_port()}")
+    options = ("--bootstrap-server", "127.0.0.1:1", "--data", "d", "--listen", f"127.0.0.1:{free_port()}")
     process = run(*options, folder=tmp_path, output=output, **listening())
     try:
         wait_until(lambda: any("org.apache.spark" in line for line in left_of(tmp_path)), seconds=PATIENCE)
@@ -144,7 +144,7 @@ def test_one_command_monitors_a_real_cluster_and_keeps_running(kafka_cluster: Ma
     sandbox = kafka_cluster(brokers=3)
     properties = tmp_path / "client.properties"
     properties.write_text("security.protocol=PLAINTEXT\nrequest.timeout.ms=10000\n")
-    options = ("--bootstrap-servers", sandbox.bootstrap_servers, "--command-config", "client.properties")
+    options = ("--bootstrap-server", sandbox.bootstrap_servers, "--command-config", "client.properties")
     options += ("--data", "d", "--listen", f"127.0.0.1:{port}")
     process = run(*options, folder=tmp_path, output=output, **listening())
 

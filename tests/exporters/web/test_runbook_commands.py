@@ -76,7 +76,7 @@ def test_without_a_configuration_the_addresses_are_those_that_brokers_advertise(
 def test_a_block_is_headed_by_what_it_is_for() -> None:
     setup, see, own, unregister = commands_for("IsrwatchBrokerDown", "bare metal", {"broker": "3", "cluster": "prod"})
     assert setup.heading.startswith("Bare metal, Confluent Cloud, Aiven. With Kafka's bin folder")
-    assert see.heading == "See. What happened, and what a stop of another broker would cost now."
+    assert see.heading == "See. What happened, and what stopping another broker would cost."
     assert own.heading == "Do. By reason"
     assert "--broker 3 --for 30m" in own.text
     assert unregister.heading.startswith("If it is gone for good")

@@ -249,8 +249,8 @@ def test_the_option_that_a_sentence_about_no_servers_names_is_there(tmp_path: Pa
         rows = json.loads(run.output)["findings"]
         return [row["sentence"] for row in rows if row["check"] == "brokers"]
 
-    assert ["(or --bootstrap-servers)" in sentence for sentence in brokers()] == [True]
-    (refused,) = brokers("--bootstrap-servers", "127.0.0.1:1")
+    assert ["(or --bootstrap-server)" in sentence for sentence in brokers()] == [True]
+    (refused,) = brokers("--bootstrap-server", "127.0.0.1:1")
     assert "127.0.0.1:1 cannot be reached" in refused
 
 

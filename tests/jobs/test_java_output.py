@@ -1,0 +1,77 @@
+"""What Spark's Java process prints is passed on as it is; a Python worker that came too late to connect is no news."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.jobs import java_output
+from streaming.jobs.java_output import JavaOutput, without_late_workers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LATE = """Traceback (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+  File "/site-packages/pyspark/util.py", line 852, in local_connect_and_auth
+    raise PySparkRuntimeError(
+pyspark.errors.exceptions.base.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] Can not open socket: ["tried to connect to \
+('127.0.0.1', 37143), but an error occurred: timed out"].""".splitlines()
+OTHER = [
+    "Traceback (most recent call last):",
+    '  File "x.py", line 1',
+    "ModuleNotFoundError: No module named 'pyarrow'",
+]
+BARE = [*OTHER[:2], "KeyboardInterrupt"]
+LOG = "2026-03-01T10:00:00.000Z ERROR Inbox: it is lost"
+JAVA = ["java.lang.OutOfMemoryError: Java heap space", "\tat org.apache.spark.X"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (LATE, []),
+        ([*JAVA, *LATE, LOG], [*JAVA, LOG]),
+        ([*OTHER, *LATE, *BARE], [*OTHER, *BARE]),
+        ([*LATE[:3], LOG, *LATE[3:], *JAVA], [LOG, *JAVA]),
+        ([*OTHER[:2], *LATE], OTHER[:2]),
+        (OTHER[:2], OTHER[:2]),
+        ([*OTHER[:1], *["  and on"] * 600, "x"], [*OTHER[:1], *["  and on"] * 600, "x"]),
+    ],
+    ids=["alone", "between lines of Java", "next to others", "cut by a line", "after half of one", "half", "endless"],
+)
+def test_the_traceback_of_a_late_worker_is_left_out_and_nothing_else(lines: list[str], shown: list[str]) -> None:
+    assert [*without_late_workers(lines)] == shown
+
+
+def test_the_last_lines_of_a_process_are_there_before_its_end_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "stderr").open("w") as stderr:
+        monkeypatch.setattr(java_output, "_STDERR", stderr.fileno())
+        output = JavaOutput()
+        lines = "\\n".join([*JAVA, *LATE, LOG]).replace("\t", "\\t").replace('"', '\\"')
+        program = f'import sys, time; time.sleep(0.2); sys.stderr.write("""{lines}\\n""")'
+        with subprocess.Popen([sys.executable, "-c", program], stderr=output.file):
+            output.started()
+        output.wait()
+        assert (tmp_path / "stderr").read_text().splitlines() == [*JAVA, LOG]
+
+
+def test_a_process_is_never_held_up_by_a_stderr_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setattr(java_output, "_STDERR", writing)
+    output, began = JavaOutput(), time.monotonic()
+    program = "import sys\nfor _ in range(5000): sys.stderr.write('x' * 100 + '\\n')"
+    with subprocess.Popen([sys.executable, "-c", program], stderr=output.file) as process:
+        output.started()
+        assert process.wait(20) == 0
+    output.wait()
+    os.close(writing)
+    assert time.monotonic() - began < 20
