@@ -19,8 +19,9 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   up, with its time; it does not shrink when the group moves on, and a drained topic adds nothing. What was lost
 #   before the first sample counts, without a time. A group that is set back to what was deleted loses nothing.
 # - *Reading* is a property of a partition. A member owns it; or, of a consumer without membership (``assign``), its
-#   committed offset was seen to move, and no member owned it for a day. In a rebalance no member owns it, so the last
-#   owner counts for a while; in a stable group a partition without an owner was left.
+#   committed offset was seen to move twice, since an operator who sets it does so once, and no member owned it for a
+#   day. In a rebalance no member owns it, so the last owner counts for as long as that lasts, which may be hours: it is
+#   ``max.poll.interval.ms``. In a stable group a partition without an owner was left, ``left_at``.
 # - *Standing still*: the same committed offset, and below the last stable offset something that it has not passed and
 #   could read, since the first such sample. What cannot be read is no reason. An open transaction is beyond the last
 #   stable offset. A single offset may be the marker that ends a transaction: behind the last record a consumer stands
@@ -60,6 +61,7 @@ class GroupReadings(NamedTuple):
         source: whose clock that is.
         committed_offset, start_offset: the latter of a share group.
         member: the owner of the partition; None for none.
+        group_state, members: of the group; members are None while it is not described.
         share_lag: of a share group, as its coordinator counts.
     """
 
@@ -72,6 +74,8 @@ class GroupReadings(NamedTuple):
     committed_offset: int | None = None
     start_offset: int | None = None
     member: str | None = None
+    group_state: str | None = None
+    members: int | None = None
     share_lag: int | None = None
 
     @property
@@ -113,12 +117,21 @@ class GroupPosition(NamedTuple):
         Long | None, f"times that it moved to the last stable offset since a transaction was seen, {RESTS} at most"
     ] = None
     watched_since: Annotated[Micros | None, "sample that its position begins with"] = None
+    committed_before: Annotated[
+        Micros | None, "sample before committed_at in which its committed offset was seen to move forward"
+    ] = None
+    left_at: Annotated[
+        Micros | None, "newest sample in which no member owned the partition, and no rebalance explains that"
+    ] = None
 
 
 NOTHING: Final = GroupPosition()
 A_MARKER: Final = 1
 MOVING: Final = 300_000_000
 """So long, microseconds, no coordinator may list a group that moves: the new one reads its offsets first."""
+RESTARTING: Final = 300_000_000
+"""So long, microseconds, all members may be away, or not be described, until what they owned was left."""
+STABLE: Final = "Stable"
 
 
 def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: GroupReadings) -> GroupPosition:
@@ -135,6 +148,7 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
     since, end, rises = _standing(last, position, now, stable_lag)
     is_transactional = _is_held(now) or position.is_transactional or False
     is_resting = moved and is_transactional and now.offset == now.last_stable_offset
+    owned_at = position.owned_at if now.member is None else now.at
     starts = [each for each in (position.deleted_to, now.log_start_offset) if each is not None]
     return GroupPosition(
         lag=lag,
@@ -144,14 +158,24 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
         lost_at=lost_at,
         deleted_to=Offset(max(starts)) if starts else None,
         committed_at=now.at if moved else position.committed_at,
-        owned_at=position.owned_at if now.member is None else now.at,
+        owned_at=owned_at,
         standing_since=since,
         standing_end=end,
         is_transactional=is_transactional,
         standing_rises=rises,
         rests=min(RESTS, (position.rests or 0) + is_resting),
         watched_since=now.at if last is None else position.watched_since,
+        committed_before=position.committed_at if moved else position.committed_before,
+        left_at=now.at if _is_left(now, owned_at) else position.left_at,
     )
+
+
+def _is_left(now: GroupReadings, owned_at: Micros | None) -> bool:
+    """Return whether no member owns the partition, and none is about to: the group is stable, or away for long."""
+    if now.member is not None or now.members is None:
+        return False
+    is_away = owned_at is None or now.at - owned_at > RESTARTING
+    return now.group_state == STABLE if now.members else is_away
 
 
 def _passed(now: GroupReadings) -> int | None:
