@@ -53,20 +53,20 @@ def trouble_in_words(troubled: TroubledPartitions, now: int) -> str:
     where = f"{first} and {len(others):,} more" if others else first
     number, owners = f"{troubled.offsets:,}", troubled.owners
     owner = f", owner {', '.join(owners[:_OWNERS])}{' and others' if owners[_OWNERS:] else ''}" if owners else ""
-    since = "" if troubled.since is None else f" since {Clock(now).short(troubled.since)[:_MINUTES]} UTC"
+    moment = "" if troubled.at is None else f"{Clock(now).short(troubled.at)[:_MINUTES]} UTC"
     match troubled.trouble:
         case GroupTrouble.BEYOND:
             return f"{number} beyond the end of {where}{owner}"
         case GroupTrouble.LOSING:
-            return f"has lost {number}, the first{since.replace('since', 'at')}, on {where}{owner}"
+            return f"has lost {number}, the last at {moment}, on {where}{owner}"
         case GroupTrouble.STUCK:
-            return f"stuck{since} on {where}{owner}"
+            return f"stuck{moment and f' since {moment}'} on {where}{owner}"
         case GroupTrouble.UNCOMMITTED:
             return f"has never committed on {where}{owner}"
         case GroupTrouble.HELD:
             return f"waits for an open transaction on {where}{owner}"
         case _:
-            return f"{where} not read any more{since.replace('since', 'after')}, {number} behind"
+            return f"{where} not read any more{moment and f' after {moment}'}, {number} behind"
 
 
 def _key(row: Row) -> tuple[str, str, str]:

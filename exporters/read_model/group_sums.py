@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.group_readers import PartitionReader, is_losing, is_read, is_stuck, reader_of
 
@@ -68,27 +68,28 @@ class TroubledPartitions(NamedTuple):
         trouble: of all of them.
         partitions: their names, those with the most offsets first.
         offsets: how many it is about.
-        since: when the first of them began; None where that is unknown.
+        at: when the first of them began; of what is over since, lost or left, when the last one was. None: unknown.
         owners: their client ids.
     """
 
     trouble: GroupTrouble
     partitions: tuple[str, ...]
     offsets: int
-    since: int | None
+    at: int | None
     owners: tuple[str, ...]
 
 
 def troubles(rows: Sequence[GroupOffsetsRow]) -> Iterator[TroubledPartitions]:
     """Yield what is wrong with a group, the worst first."""
-    for trouble, (holds, offsets, since) in _TROUBLES.items():
+    for trouble, (holds, offsets, moment) in _TROUBLES.items():
         troubled = sorted((row for row in rows if holds(row)), key=lambda row: (-(offsets(row) or 0), _name(row)))
+        moments = [at for row in troubled if (at := moment(row)) is not None]
         if troubled:
             yield TroubledPartitions(
                 trouble,
                 tuple(map(_name, troubled)),
                 sum(offsets(row) or 0 for row in troubled),
-                min((at for row in troubled if (at := since(row)) is not None), default=None),
+                (max if trouble in _OVER else min)(moments, default=None),
                 tuple(sorted({row.member for row in troubled if row.member is not None})),
             )
 
@@ -101,6 +102,8 @@ def _is_held(row: GroupOffsetsRow) -> bool:
     """Return whether an open transaction is all that keeps a reader from what is there."""
     return row.stable_lag == 0 and bool(row.lag) and bool(row.is_transactional) and is_read(row)
 
+
+_OVER: Final = frozenset({GroupTrouble.LOSING, GroupTrouble.UNREAD})
 
 if TYPE_CHECKING:
     Value = Callable[[GroupOffsetsRow], int | None]

@@ -95,12 +95,14 @@ def reader_of(row: GroupOffsetsRow) -> PartitionReader:
 def _commits(row: GroupOffsetsRow) -> bool:
     """Return whether the committed offset moves without an owner: it did lately, and once more within as long before.
 
-    A single move is that of an operator who sets the offsets of a stopped group.
+    A single move is that of an operator who sets the offsets of a stopped group; a share group has no other readers
+    than members.
     """
     since, before, owned = row.committed_at, row.committed_before, row.owned_at
-    if since is None or before is None or max(row.collected_at - since, since - before) > COMMITTING:
+    if row.committed_offset is None or since is None or before is None:
         return False
-    return owned is None or since - owned > _STOPPED
+    is_recent = max(row.collected_at - since, since - before) <= COMMITTING
+    return is_recent and (owned is None or since - owned > _STOPPED)
 
 
 def is_read(row: GroupOffsetsRow) -> bool:

@@ -392,6 +392,13 @@ def test_an_operator_who_sets_the_offsets_of_a_group_without_members_does_not_re
     assert reader_of(partition.set(committed=900).sample()) is PartitionReader.NONE, "he does so again, hours later"
 
 
+def test_a_share_group_without_members_whose_offsets_are_set_is_not_read() -> None:
+    partition = Partition(end=100).set(members=0, state="Empty")
+    for offset in (10, 20, 30):
+        row = partition.set(start_offset=offset).sample()
+    assert (reader_of(row), is_stuck(partition.sampled(STANDING))) == (PartitionReader.NONE, False)
+
+
 def test_a_consumer_without_membership_stays_stuck_through_a_silence_and_a_stopped_group_does_not() -> None:
     partition = Partition(end=100, committed=10).set(members=0, state="Empty")
     for committed in (10, 15, 20):

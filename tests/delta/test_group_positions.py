@@ -150,6 +150,14 @@ def test_what_is_kept_stays_in_any_cut_of_the_answers(steps: list[tuple[str, boo
     assert {row["group"]: row["collected_at"] for row in newest.rows.to_pylist()} == expected
 
 
+def test_a_topic_that_is_created_again_while_its_coordinator_is_down_has_one_row_per_partition() -> None:
+    newest = Newest(GROUP_OFFSETS, PLAIN.empty_table())
+    for answer in (answered(1, 1, "g", "h"), answered(2, 2, "g", topic_id="again", committed_offset=0)):
+        newest.take(answer)
+    (row,) = newest.rows.to_pylist()
+    assert (row["group"], row["topic_id"], row["lag"]) == ("g", "again", 9)
+
+
 def test_a_group_that_is_gone_for_a_minute_starts_over() -> None:
     newest = Newest(GROUP_OFFSETS, PLAIN.empty_table())
     late = (GROUP_OFFSETS.forgotten_after + 1) * 1_000_000

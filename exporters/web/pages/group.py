@@ -41,6 +41,7 @@ GROUPS_SHOWN: Final = 500
 PARTITIONS_SHOWN: Final = 500
 NOT_KEPT: Final = "Groups are sampled, and samples are not kept: nothing is known of them at this moment."
 _LEVELS: Final = {GroupTrouble.BEYOND: Level.CRITICAL, GroupTrouble.LOSING: Level.CRITICAL}
+_IN_TROUBLE: Final = frozenset({Level.CRITICAL, Level.WARNING})
 _QUIET: Final = frozenset({GroupTrouble.UNCOMMITTED, GroupTrouble.HELD, GroupTrouble.UNREAD})
 
 
@@ -108,10 +109,12 @@ def groups_page(inputs: Inputs, cluster_name: str) -> PageModel:
     samples = _samples(inputs, cluster)
     rows = sorted((_summary(inputs, cluster, group, each) for group, each in samples.items()), key=_worst_first)
     worst = rows[0].level if rows else Level.UNKNOWN
-    in_trouble = sum(row.level is not Level.HEALTHY for row in rows)
+    in_trouble = sum(row.level in _IN_TROUBLE for row in rows)
+    unknown = sum(row.level is Level.UNKNOWN for row in rows)
     return GroupsPage(
         **frame_of(inputs),
-        title=f"{worst.sign} {in_trouble:,} of {len(rows):,} groups in trouble, {cluster_name} - isrwatch",
+        title=f"{worst.sign} {in_trouble:,} of {len(rows):,} groups in trouble{f', {unknown:,} unknown' if unknown else ''}, "
+        f"{cluster_name} - isrwatch",
         heading=f"Groups of {cluster_name}",
         trail=trail,
         notices=notices,
@@ -131,7 +134,9 @@ def _one(
         sentence = f"cluster {cluster.name} has no group {group!r}, as far as is known"
         raise PageRefused(404, sentence, [PageLink("all groups", links.groups(cluster.name))])
     summary = _summary(inputs, cluster, group, samples)
-    rows = sorted(samples.offsets.values(), key=lambda row: (-(row.lag or 0), row.topic, row.partition))
+    rows = sorted(
+        samples.offsets.values(), key=lambda row: (not _is_wrong(row), -(row.lag or 0), row.topic, row.partition)
+    )
     wrong = tuple(
         (_LEVELS.get(each.trouble, _level(each)), trouble_in_words(each, inputs.now)) for each in troubles(rows)
     )
@@ -216,8 +221,12 @@ def _position(cluster: ClusterSnapshot, row: GroupOffsetsRow) -> PositionRow:
         committed_offset=row.committed_offset,
         lag=row.lag,
         lag_seconds=row.lag_seconds,
-        is_wrong=bool(is_stuck(row) or is_losing(row) or row.beyond),
+        is_wrong=_is_wrong(row),
     )
+
+
+def _is_wrong(row: GroupOffsetsRow) -> bool:
+    return bool(is_stuck(row) or is_losing(row) or row.beyond)
 
 
 def _unknown(inputs: Inputs, cluster: ClusterSnapshot) -> Sequence[Notice]:

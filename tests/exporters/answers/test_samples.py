@@ -310,7 +310,7 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
         "beyond": "1,000 beyond the end of orders-0, owner app-7",
         "drained": "",
         "left": f"orders-1 not read any more after {at[3_000]}, 7 behind",
-        "loses": f"has lost 20, the first at {at[1]}, on orders-1, owner app-7",
+        "loses": f"has lost 20, the last at {at[1]}, on orders-1, owner app-7",
         "marker": "",
         "new": "has never committed on orders-0, owner app-7",
         "stuck": f"stuck since {at[1_800]} on orders-4 and 1 more, owner app-7",
