@@ -11,7 +11,7 @@ from exporters.answers.answer import Row, Sentence, Tone
 from exporters.answers.partitions import TOPIC_HELP
 from exporters.answers.subject import OF_SAMPLES, ClusterSubject, Inquiry, NameFilter
 from exporters.read_model.event_filter import matches_topic
-from exporters.read_model.group_sums import GroupTrouble, summed, troubles
+from exporters.read_model.group_sums import GroupTrouble, is_unread, summed, troubles
 from exporters.read_model.times import SECOND, Clock
 from streaming.contracts.group_readers import GroupOffsetsRow
 from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
@@ -42,9 +42,18 @@ def group_rows(asked: Inquiry) -> Iterator[Row]:
             groups.setdefault(_key(row), []).append(row)
     for key, rows in sorted(groups.items()):
         offsets = [*map(GroupOffsetsRow.of, rows)]
-        newest = _newest([*filter(None, [described.get(key)]), *rows], asked.now)
-        reason = "; ".join(trouble_in_words(each, asked.now) for each in troubles(offsets))
-        yield {**newest, **summed(offsets), "reason": reason, "topics": sorted({row["topic"] for row in rows})}
+        by_coordinator = described.get(key)
+        newest = _newest([*filter(None, [by_coordinator]), *rows], asked.now)
+        reasons = [trouble_in_words(each, asked.now) for each in troubles(offsets)]
+        if by_coordinator is not None and is_unread(by_coordinator["is_unread"], by_coordinator["kept_at"]):
+            reasons.append(unread_in_words(by_coordinator["coordinator"]))
+        topics = sorted({row["topic"] for row in rows})
+        yield {**newest, **summed(offsets), "reason": "; ".join(reasons), "topics": topics}
+
+
+def unread_in_words(coordinator: int) -> str:
+    """Return why nothing new is known of the commits of a group."""
+    return f"broker {coordinator} did not say what it has committed"
 
 
 def trouble_in_words(troubled: TroubledPartitions, now: int) -> str:
@@ -74,13 +83,13 @@ def _key(row: Row) -> tuple[str, str, str]:
 
 
 def _newest(rows: list[Row], now: int) -> Row:
-    """Return what the newest sample says of the group; of equally old ones the first."""
+    """Return what the newest sample says of the group; of equally old ones the first. Its age is that of the oldest."""
     newest = max(rows, key=lambda row: row["collected_at"])
     progress_at = newest.get("last_progress_at")
     return {
         **{name: newest.get(name) for name in _OF_GROUP},
         "idle_seconds": None if progress_at is None else max(0, now - progress_at) / SECOND,
-        OF_SAMPLES: newest[OF_SAMPLES],
+        OF_SAMPLES: max(row[OF_SAMPLES] for row in rows),
     }
 
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, Number, SampledMetric
+from exporters.read_model.group_sums import is_unread
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.group_readers import (
     PartitionReader,
@@ -98,7 +99,7 @@ def _unread(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
         if row.coordinator != NO_BROKER:
             at = row.collected_at if row.kept_at is None else row.kept_at
             newest[row.coordinator] = max(at, newest.get(row.coordinator, at))
-            counts[row.coordinator] += bool(row.is_unread) or row.kept_at is not None
+            counts[row.coordinator] += is_unread(row.is_unread, row.kept_at)
     for coordinator, at in newest.items():
         yield (cluster.name, str(coordinator)), counts[coordinator], at
 

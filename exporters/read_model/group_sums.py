@@ -50,6 +50,11 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return sum(numbers) if numbers else None
 
 
+def is_unread(said: bool | None, kept_at: int | None) -> bool:  # noqa: FBT001 - two columns
+    """Return whether the newest answer of the coordinator lacks what the group has committed, by its row of groups."""
+    return bool(said) or kept_at is not None
+
+
 class GroupTrouble(StrEnum):
     """Trouble of a group in some of its partitions, the worst first."""
 

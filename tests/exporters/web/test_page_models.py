@@ -171,12 +171,16 @@ def test_groups_in_trouble_are_those_with_a_warning_and_wrong_partitions_are_the
         *({**common, **sums, "group": "wide", "partition": each} for each in range(PARTITIONS_SHOWN)),
         {**common, **sums, "group": "wide", "partition": PARTITIONS_SHOWN, "lag": 0, "beyond": 7},
     )
-    tables.put("groups", {**described, "group": "unread", "group_state": "Stable", "coordinator": 1})
+    tables.put("groups", {**described, "group": "unread", "group_state": "Stable", "coordinator": 2, "is_unread": True})
     tables.commit(rows.cluster_row(START), rows.source(START))
     snapshot = TablesReader(tables.directory).refresh()
     inputs = Inputs(snapshot=snapshot, now=START, settings=PageSettings(stale_after=60.0))
     page = groups_page(inputs, "main")
-    assert page.title == "\u2716 1 of 4 groups in trouble, main - isrwatch"
+    assert page.title == "\u2716 1 of 4 groups in trouble, 1 unknown, main - isrwatch"
+    late = "broker 2 did not say what it has committed"
+    assert [(row.level, row.trouble) for row in page.rows if row.name == "unread"] == [(Level.UNKNOWN, late)]
+    page = groups_page(replace(inputs, query={"name": ("unread",)}), "main")
+    assert (page.troubles, page.empty) == (((Level.UNKNOWN, late),), "No position of it is known.")
     page = groups_page(replace(inputs, query={"name": ("wide",)}), "main")
     assert (page.positions[0].partition, page.positions[0].is_wrong) == (f"orders-{PARTITIONS_SHOWN}", True)
     assert page.left_out == 1
