@@ -47,8 +47,8 @@ def group_rows(asked: Inquiry) -> Iterator[Row]:
         reasons = [trouble_in_words(each, asked.now) for each in troubles(offsets)]
         if by_coordinator is not None and is_unread(by_coordinator["is_unread"], by_coordinator["kept_at"]):
             reasons.append(unread_in_words(by_coordinator["coordinator"]))
-        topics = sorted({row["topic"] for row in rows})
-        yield {**newest, **summed(offsets), "reason": "; ".join(reasons), "topics": topics}
+        read = sorted({row["topic"] for row in rows})
+        yield {**newest, **summed(offsets), "reason": "; ".join(reasons), "topics": read}
 
 
 def unread_in_words(coordinator: int) -> str:

@@ -272,7 +272,7 @@ GROUP_METRICS: Final = (
         name=f"{_PREFIX}partitions",
         labels=(*LABELS, "topic", "reader"),
         help="Partitions of a topic by who reads them for a group: owner, a member; commits, a consumer without "
-        "membership, whose commits move; uncommitted, a member that has never committed; none, something was "
+        "membership, whose offset moved twice in an hour; uncommitted, a member that has never committed; none, something was "
         "committed; never, nothing was.",
         source="group_offsets.owned_at, group_offsets.committed_at, group_offsets.member",
         samples=_readers,

@@ -112,10 +112,10 @@ def groups_page(inputs: Inputs, cluster_name: str) -> PageModel:
     worst = rows[0].level if rows else Level.UNKNOWN
     in_trouble = sum(row.level in _IN_TROUBLE for row in rows)
     unknown = sum(row.level is Level.UNKNOWN for row in rows)
+    blind = f", {unknown:,} unknown" if unknown else ""
     return GroupsPage(
         **frame_of(inputs),
-        title=f"{worst.sign} {in_trouble:,} of {len(rows):,} groups in trouble{f', {unknown:,} unknown' if unknown else ''}, "
-        f"{cluster_name} - isrwatch",
+        title=f"{worst.sign} {in_trouble:,} of {len(rows):,} groups in trouble{blind}, {cluster_name} - isrwatch",
         heading=f"Groups of {cluster_name}",
         trail=trail,
         notices=notices,
