@@ -61,7 +61,7 @@ def trouble_in_words(troubled: TroubledPartitions, now: int) -> str:
     first, *others = troubled.partitions
     where = f"{first} and {len(others):,} more" if others else first
     number, owners = f"{troubled.offsets:,}", troubled.owners
-    owner = f", owner {', '.join(owners[:_OWNERS])}{' and others' if owners[_OWNERS:] else ''}" if owners else ""
+    owner = f", owner {', '.join(each or NAMELESS for each in owners[:_OWNERS])}{' and others' if owners[_OWNERS:] else ''}" if owners else ""
     moment = "" if troubled.at is None else f"{Clock(now).short(troubled.at)[:_MINUTES]} UTC"
     match troubled.trouble:
         case GroupTrouble.BEYOND:

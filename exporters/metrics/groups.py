@@ -247,9 +247,9 @@ GROUP_METRICS: Final = (
     _of_topic(
         "stuck_partitions",
         "Partitions of a topic that are read, and whose committed offset has stood still for 15 minutes before "
-        "something that can be read. Not a single offset that was there before it was watched, nor, of a group that "
+        "something that can be read, and for twice as long as before its last commit. Not a single offset that was there before it was watched, nor, of a group that "
         "commits record by record, a few transactions: those may be a marker, or aborted.",
-        "standing_since standing_rises rests is_transactional stable_lag owned_at",
+        "standing_since waited standing_rises rests is_transactional stable_lag owned_at",
         per_topic(is_stuck, of_known=True),
     ),
     _of_topic(
@@ -274,7 +274,7 @@ GROUP_METRICS: Final = (
         help="Partitions of a topic by who reads them for a group: owner, a member; commits, a consumer without "
         "membership, whose offset moved twice in an hour; uncommitted, a member that has never committed; none, something was "
         "committed; never, nothing was.",
-        source="group_offsets.owned_at, group_offsets.committed_at, group_offsets.member",
+        source="group_offsets.member, group_offsets.owned_at, group_offsets.committed_at, group_offsets.committed_before",
         samples=_readers,
         is_of_topics=True,
     ),

@@ -29,6 +29,8 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   open, or after one with that marker. Where transactions were seen, all that came may be aborted, too: so more must
 #   have come since, ``standing_rises``, or the group must have been seen at the last stable offset, ``rests``, as one
 #   is that commits its position, which passes markers and aborted records.
+# - Some commit seldom by design: with a checkpoint, or a batch, of half an hour. How long something had been readable
+#   at the last commit, ``waited``, is how long that is; of a partition that is seldom written to it is short.
 # - Offsets are not records: markers, aborted records and what compaction removed have offsets, too.
 # - A share group commits nothing. It has a start offset, before which everything is done, and a lag that its
 #   coordinator counts; what it lost is unknown. All else follows in the same way.
@@ -120,6 +122,9 @@ class GroupPosition(NamedTuple):
     committed_before: Annotated[
         Micros | None, "sample before committed_at in which its committed offset was seen to move forward"
     ] = None
+    waited: Annotated[
+        Long | None, "microseconds for which something had been readable when its committed offset last moved forward"
+    ] = None
     left_at: Annotated[
         Micros | None, "newest sample in which no member owned the partition, and no rebalance explains that"
     ] = None
@@ -166,8 +171,13 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
         rests=min(RESTS, (position.rests or 0) + is_resting),
         watched_since=now.at if last is None else position.watched_since,
         committed_before=position.committed_at if moved else position.committed_before,
+        waited=_waited(position, now) if moved else position.waited,
         left_at=now.at if _is_left(now, owned_at) else position.left_at,
     )
+
+
+def _waited(position: GroupPosition, now: GroupReadings) -> int:
+    return 0 if position.standing_since is None else now.at - position.standing_since
 
 
 def _is_left(now: GroupReadings, owned_at: Micros | None) -> bool:

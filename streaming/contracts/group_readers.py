@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _SECOND: Final = 1_000_000
 STANDING: Final = 900 * _SECOND
 """So long a committed offset must stand still until the group is stuck there."""
+LONGEST_STANDING: Final = 2 * 3600 * _SECOND
+"""So long at most, if the offset stood still for half as long before its last commit: then it is committed seldom."""
 LOSING: Final = 900 * _SECOND
 """So long after a loss the next may follow: brokers delete each five minutes (``log.retention.check.interval.ms``)."""
 COMMITTING: Final = 3600 * _SECOND
@@ -71,6 +73,7 @@ class GroupOffsetsRow(NamedTuple):
     rests: int | None
     watched_since: int | None
     committed_before: int | None
+    waited: int | None
     left_at: int | None
     collected_at: int
 
@@ -129,8 +132,8 @@ def is_stuck(row: GroupOffsetsRow) -> bool | None:
 
     None while it is unknown what can be read. Where transactions were seen, that may all be aborted.
     """
-    since = row.standing_since
-    if since is None or row.collected_at - since < STANDING or not is_read(row):
+    since, longest = row.standing_since, max(STANDING, min(LONGEST_STANDING, 2 * (row.waited or 0)))
+    if since is None or row.collected_at - since < longest or not is_read(row):
         return False
     if row.stable_lag is None:
         return None

@@ -290,6 +290,23 @@ def test_a_replay_is_not_stuck_and_a_pause_is() -> None:
     assert is_stuck(partition.sampled(STANDING))
 
 
+def test_a_group_that_commits_each_half_hour_is_stuck_after_twice_as_long() -> None:
+    """Flink with such a checkpoint, a batch of Spark; one that commits at once is stuck after a quarter, as before."""
+    partition = Partition(end=20, committed=10, member="app")
+
+    def is_written() -> None:
+        partition.end += 10
+
+    partition.sampled(2 * STANDING, is_written)
+    for _ in range(3):
+        assert not is_stuck(partition.set(committed=partition.end).sample())
+        assert not is_stuck(partition.sampled(2 * STANDING, is_written))
+    assert is_stuck(partition.sampled(2 * STANDING + 3 * ROUND, is_written))
+    partition.set(committed=partition.end).sample()
+    partition.sampled(STANDING, lambda: partition.set(end=partition.end + 10, committed=partition.end))
+    assert is_stuck(partition.sampled(STANDING, is_written))
+
+
 def test_a_record_that_arrives_after_hours_of_silence_does_not_make_a_group_stuck() -> None:
     partition = Partition(end=20, committed=20, member="app")
     partition.sampled(STANDING * 2)

@@ -151,8 +151,8 @@ def without_replaced(rows: pa.Table) -> pa.Table:
     of_topic, of_id = (key_numbers(rows, ["cluster_id", name]) for name in ("topic", "topic_id"))
     if pc.count_distinct(of_id).as_py() <= pc.count_distinct(of_topic).as_py():
         return rows
-    dated = pa.table({"topic": of_topic, "id": of_id, "at": rows["collected_at"].combine_chunks()})
-    by_id = dated.group_by(["topic", "id"]).aggregate([("at", "max")])
+    samples = pa.table({"topic": of_topic, "id": of_id, "at": rows["collected_at"].combine_chunks()})
+    by_id = samples.group_by(["topic", "id"]).aggregate([("at", "max")])
     in_order = by_id.sort_by([("at_max", "descending")])
     newest_ids = in_order.group_by("topic", use_threads=False).aggregate([("id", "first")])
     return rows.filter(pc.is_in(of_id, value_set=newest_ids["id_first"].combine_chunks()))
