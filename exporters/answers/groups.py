@@ -60,8 +60,8 @@ def trouble_in_words(troubled: TroubledPartitions, now: int) -> str:
     """Return one trouble of a group in words, such as "stuck since 02:10 UTC on orders-3, owner app-7"."""
     first, *others = troubled.partitions
     where = f"{first} and {len(others):,} more" if others else first
-    number, owners = f"{troubled.offsets:,}", troubled.owners
-    owner = f", owner {', '.join(each or NAMELESS for each in owners[:_OWNERS])}{' and others' if owners[_OWNERS:] else ''}" if owners else ""
+    number, owners = f"{troubled.offsets:,}", [each or NAMELESS for each in troubled.owners]
+    owner = f", owner {', '.join(owners[:_OWNERS])}{' and others' if owners[_OWNERS:] else ''}" if owners else ""
     moment = "" if troubled.at is None else f"{Clock(now).short(troubled.at)[:_MINUTES]} UTC"
     match troubled.trouble:
         case GroupTrouble.BEYOND:

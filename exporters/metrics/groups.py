@@ -246,9 +246,10 @@ GROUP_METRICS: Final = (
     ),
     _of_topic(
         "stuck_partitions",
-        "Partitions of a topic that are read, and whose committed offset has stood still for 15 minutes before "
-        "something that can be read, and for twice as long as before its last commit. Not a single offset that was there before it was watched, nor, of a group that "
-        "commits record by record, a few transactions: those may be a marker, or aborted.",
+        "Partitions of a topic that are read, and whose committed offset has stood still for 15 minutes, and for twice "
+        "as long as before its last commit, before something that can be read. Not a single offset that was there "
+        "before it was watched, nor, of a group that commits record by record, a few transactions: those may be a "
+        "marker, or aborted.",
         "standing_since waited standing_rises rests is_transactional stable_lag owned_at",
         per_topic(is_stuck, of_known=True),
     ),
@@ -272,9 +273,11 @@ GROUP_METRICS: Final = (
         name=f"{_PREFIX}partitions",
         labels=(*LABELS, "topic", "reader"),
         help="Partitions of a topic by who reads them for a group: owner, a member; commits, a consumer without "
-        "membership, whose offset moved twice in an hour; uncommitted, a member that has never committed; none, something was "
-        "committed; never, nothing was.",
-        source="group_offsets.member, group_offsets.owned_at, group_offsets.committed_at, group_offsets.committed_before",
+        "membership, whose offset moved twice in an hour; uncommitted, a member that has never committed; none, "
+        "something was committed; never, nothing was.",
+        source=", ".join(
+            f"group_offsets.{name}" for name in ("member", "owned_at", "committed_at", "committed_before")
+        ),
         samples=_readers,
         is_of_topics=True,
     ),
