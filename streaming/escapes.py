@@ -27,7 +27,7 @@ HEAD: Final = 40
 TAIL: Final = 15
 """Characters of a longer one that are shown of its beginning and its end."""
 _LONGEST_SENTENCE: Final = 20_000
-_LONG_WORD: Final = re.compile(rf"\S{{{LONGEST + 1},}}")
+_LONG_WORD: Final = re.compile(rf"(\S{{{LONGEST},}}?)([,:;]?)(?!\S)")
 
 
 def printable(text: str) -> str:
@@ -54,7 +54,7 @@ def with_short_words(text: str) -> str:
     """Return a sentence for people: words that are far too long are shortened, and the sentence if it still is."""
     if len(text) <= LONGEST:
         return text
-    short = _LONG_WORD.sub(lambda word: shortened(word[0]), text)
+    short = _LONG_WORD.sub(lambda word: shortened(word[1]) + word[2], text)
     return short if len(short) <= _LONGEST_SENTENCE else shortened(short)
 
 

@@ -30,7 +30,7 @@ from exporters.web.command import LogFormat, LogLevel, configure
 from exporters.web.runbook import known_values, runbook
 from exporters.web.runbook_page import list_page, section_page, unknown_page
 from streaming.commands import app
-from streaming.escapes import LONGEST, csv_line, json_text, printable, shortened
+from streaming.escapes import LONGEST, csv_line, json_text, printable, shortened, with_short_words
 from streaming.terminal import LogLines, Terminal, print_wrapped
 from streaming.web.markup import document, sentence, table
 from streaming.web.responses import JsonResponse, error_response, lines_response
@@ -107,6 +107,7 @@ def test_a_sentence_stays_one_line_with_its_colours(name: str) -> None:
 def test_a_long_name_is_shortened_with_a_mark_and_an_ordinary_one_is_not() -> None:
     assert shortened("t" * LONGEST) == "t" * LONGEST
     assert shortened("g" * 32_000) == f"{'g' * 40}…{'g' * 15} (32,000 characters)"
+    assert with_short_words(f"group {'g' * 300}: stuck") == f"group {shortened('g' * 300)}: stuck"
     table_of_long = printed("g" * 32_000, RowFormat.TABLE, is_terminal=True)
     assert max(map(len, OUR_COLOUR.sub("", table_of_long).splitlines())) <= 160
     assert "g" * 32_000 in printed("g" * 32_000, RowFormat.CSV, is_terminal=False)

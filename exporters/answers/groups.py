@@ -11,7 +11,7 @@ from exporters.answers.answer import Row, Sentence, Tone
 from exporters.answers.partitions import TOPIC_HELP
 from exporters.answers.subject import OF_SAMPLES, ClusterSubject, Inquiry, NameFilter
 from exporters.read_model.event_filter import matches_topic
-from exporters.read_model.group_sums import GroupTrouble, summed, troubles
+from exporters.read_model.group_sums import GroupTrouble, is_unread, summed, troubles
 from exporters.read_model.times import SECOND, Clock
 from streaming.contracts.group_readers import GroupOffsetsRow
 from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
@@ -42,31 +42,40 @@ def group_rows(asked: Inquiry) -> Iterator[Row]:
             groups.setdefault(_key(row), []).append(row)
     for key, rows in sorted(groups.items()):
         offsets = [*map(GroupOffsetsRow.of, rows)]
-        newest = _newest([*filter(None, [described.get(key)]), *rows], asked.now)
-        reason = "; ".join(trouble_in_words(each, asked.now) for each in troubles(offsets))
-        yield {**newest, **summed(offsets), "reason": reason, "topics": sorted({row["topic"] for row in rows})}
+        by_coordinator = described.get(key)
+        newest = _newest([*filter(None, [by_coordinator]), *rows], asked.now)
+        reasons = [trouble_in_words(each, asked.now) for each in troubles(offsets)]
+        if by_coordinator is not None and is_unread(by_coordinator["is_unread"], by_coordinator["kept_at"]):
+            reasons.append(unread_in_words(by_coordinator["coordinator"]))
+        read = sorted({row["topic"] for row in rows})
+        yield {**newest, **summed(offsets), "reason": "; ".join(reasons), "topics": read}
+
+
+def unread_in_words(coordinator: int) -> str:
+    """Return why nothing new is known of the commits of a group."""
+    return f"broker {coordinator} did not say what it has committed"
 
 
 def trouble_in_words(troubled: TroubledPartitions, now: int) -> str:
     """Return one trouble of a group in words, such as "stuck since 02:10 UTC on orders-3, owner app-7"."""
     first, *others = troubled.partitions
     where = f"{first} and {len(others):,} more" if others else first
-    number, owners = f"{troubled.offsets:,}", troubled.owners
+    number, owners = f"{troubled.offsets:,}", [each or NAMELESS for each in troubled.owners]
     owner = f", owner {', '.join(owners[:_OWNERS])}{' and others' if owners[_OWNERS:] else ''}" if owners else ""
-    since = "" if troubled.since is None else f" since {Clock(now).short(troubled.since)[:_MINUTES]} UTC"
+    moment = "" if troubled.at is None else f"{Clock(now).short(troubled.at)[:_MINUTES]} UTC"
     match troubled.trouble:
         case GroupTrouble.BEYOND:
             return f"{number} beyond the end of {where}{owner}"
         case GroupTrouble.LOSING:
-            return f"has lost {number}, the first{since.replace('since', 'at')}, on {where}{owner}"
+            return f"has lost {number}, the last at {moment}, on {where}{owner}"
         case GroupTrouble.STUCK:
-            return f"stuck{since} on {where}{owner}"
+            return f"stuck{moment and f' since {moment}'} on {where}{owner}"
         case GroupTrouble.UNCOMMITTED:
             return f"has never committed on {where}{owner}"
         case GroupTrouble.HELD:
             return f"waits for an open transaction on {where}{owner}"
         case _:
-            return f"{where} not read any more{since.replace('since', 'after')}, {number} behind"
+            return f"{where} not read any more{moment and f' after {moment}'}, {number} behind"
 
 
 def _key(row: Row) -> tuple[str, str, str]:
@@ -74,13 +83,13 @@ def _key(row: Row) -> tuple[str, str, str]:
 
 
 def _newest(rows: list[Row], now: int) -> Row:
-    """Return what the newest sample says of the group; of equally old ones the first."""
+    """Return what the newest sample says of the group; of equally old ones the first. Its age is that of the oldest."""
     newest = max(rows, key=lambda row: row["collected_at"])
     progress_at = newest.get("last_progress_at")
     return {
         **{name: newest.get(name) for name in _OF_GROUP},
         "idle_seconds": None if progress_at is None else max(0, now - progress_at) / SECOND,
-        OF_SAMPLES: newest[OF_SAMPLES],
+        OF_SAMPLES: max(row[OF_SAMPLES] for row in rows),
     }
 
 

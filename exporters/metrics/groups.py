@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, Number, SampledMetric
+from exporters.read_model.group_sums import is_unread
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.group_readers import (
     PartitionReader,
@@ -98,7 +99,7 @@ def _unread(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
         if row.coordinator != NO_BROKER:
             at = row.collected_at if row.kept_at is None else row.kept_at
             newest[row.coordinator] = max(at, newest.get(row.coordinator, at))
-            counts[row.coordinator] += bool(row.is_unread) or row.kept_at is not None
+            counts[row.coordinator] += is_unread(row.is_unread, row.kept_at)
     for coordinator, at in newest.items():
         yield (cluster.name, str(coordinator)), counts[coordinator], at
 
@@ -245,10 +246,11 @@ GROUP_METRICS: Final = (
     ),
     _of_topic(
         "stuck_partitions",
-        "Partitions of a topic that are read, and whose committed offset has stood still for 15 minutes before "
-        "something that can be read. Not a single offset that was there before it was watched, nor, of a group that "
-        "commits record by record, a few transactions: those may be a marker, or aborted.",
-        "standing_since standing_rises rests is_transactional stable_lag owned_at",
+        "Partitions of a topic that are read, and whose committed offset has stood still for 15 minutes, and for twice "
+        "as long as before its last commit, before something that can be read. Not a single offset that was there "
+        "before it was watched, nor, of a group that commits record by record, a few transactions: those may be a "
+        "marker, or aborted.",
+        "standing_since waited standing_rises rests is_transactional stable_lag owned_at",
         per_topic(is_stuck, of_known=True),
     ),
     _of_topic(
@@ -271,9 +273,11 @@ GROUP_METRICS: Final = (
         name=f"{_PREFIX}partitions",
         labels=(*LABELS, "topic", "reader"),
         help="Partitions of a topic by who reads them for a group: owner, a member; commits, a consumer without "
-        "membership, whose commits move; uncommitted, a member that has never committed; none, something was "
-        "committed; never, nothing was.",
-        source="group_offsets.owned_at, group_offsets.committed_at, group_offsets.member",
+        "membership, whose offset moved twice in an hour; uncommitted, a member that has never committed; none, "
+        "something was committed; never, nothing was.",
+        source=", ".join(
+            f"group_offsets.{name}" for name in ("member", "owned_at", "committed_at", "committed_before")
+        ),
         samples=_readers,
         is_of_topics=True,
     ),

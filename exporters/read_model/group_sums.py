@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.group_readers import PartitionReader, is_losing, is_read, is_stuck, reader_of
 
@@ -50,6 +50,11 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return sum(numbers) if numbers else None
 
 
+def is_unread(said: bool | None, kept_at: int | None) -> bool:  # noqa: FBT001 - two columns
+    """Return whether the newest answer of the coordinator lacks what the group has committed, by its row of groups."""
+    return bool(said) or kept_at is not None
+
+
 class GroupTrouble(StrEnum):
     """Trouble of a group in some of its partitions, the worst first."""
 
@@ -68,27 +73,28 @@ class TroubledPartitions(NamedTuple):
         trouble: of all of them.
         partitions: their names, those with the most offsets first.
         offsets: how many it is about.
-        since: when the first of them began; None where that is unknown.
+        at: when the first of them began; of what is over since, lost or left, when the last one was. None: unknown.
         owners: their client ids.
     """
 
     trouble: GroupTrouble
     partitions: tuple[str, ...]
     offsets: int
-    since: int | None
+    at: int | None
     owners: tuple[str, ...]
 
 
 def troubles(rows: Sequence[GroupOffsetsRow]) -> Iterator[TroubledPartitions]:
     """Yield what is wrong with a group, the worst first."""
-    for trouble, (holds, offsets, since) in _TROUBLES.items():
+    for trouble, (holds, offsets, moment) in _TROUBLES.items():
         troubled = sorted((row for row in rows if holds(row)), key=lambda row: (-(offsets(row) or 0), _name(row)))
+        moments = [at for row in troubled if (at := moment(row)) is not None]
         if troubled:
             yield TroubledPartitions(
                 trouble,
                 tuple(map(_name, troubled)),
                 sum(offsets(row) or 0 for row in troubled),
-                min((at for row in troubled if (at := since(row)) is not None), default=None),
+                (max if trouble in _OVER else min)(moments, default=None),
                 tuple(sorted({row.member for row in troubled if row.member is not None})),
             )
 
@@ -101,6 +107,8 @@ def _is_held(row: GroupOffsetsRow) -> bool:
     """Return whether an open transaction is all that keeps a reader from what is there."""
     return row.stable_lag == 0 and bool(row.lag) and bool(row.is_transactional) and is_read(row)
 
+
+_OVER: Final = frozenset({GroupTrouble.LOSING, GroupTrouble.UNREAD})
 
 if TYPE_CHECKING:
     Value = Callable[[GroupOffsetsRow], int | None]

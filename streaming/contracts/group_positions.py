@@ -19,8 +19,9 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   up, with its time; it does not shrink when the group moves on, and a drained topic adds nothing. What was lost
 #   before the first sample counts, without a time. A group that is set back to what was deleted loses nothing.
 # - *Reading* is a property of a partition. A member owns it; or, of a consumer without membership (``assign``), its
-#   committed offset was seen to move, and no member owned it for a day. In a rebalance no member owns it, so the last
-#   owner counts for a while; in a stable group a partition without an owner was left.
+#   committed offset was seen to move twice, since an operator who sets it does so once, and no member owned it for a
+#   day. In a rebalance no member owns it, so the last owner counts for as long as that lasts, which may be hours: it is
+#   ``max.poll.interval.ms``. In a stable group a partition without an owner was left, ``left_at``.
 # - *Standing still*: the same committed offset, and below the last stable offset something that it has not passed and
 #   could read, since the first such sample. What cannot be read is no reason. An open transaction is beyond the last
 #   stable offset. A single offset may be the marker that ends a transaction: behind the last record a consumer stands
@@ -28,6 +29,8 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   open, or after one with that marker. Where transactions were seen, all that came may be aborted, too: so more must
 #   have come since, ``standing_rises``, or the group must have been seen at the last stable offset, ``rests``, as one
 #   is that commits its position, which passes markers and aborted records.
+# - Some commit seldom by design: with a checkpoint, or a batch, of half an hour. How long something had been readable
+#   at the last commit, ``waited``, is how long that is; of a partition that is seldom written to it is short.
 # - Offsets are not records: markers, aborted records and what compaction removed have offsets, too.
 # - A share group commits nothing. It has a start offset, before which everything is done, and a lag that its
 #   coordinator counts; what it lost is unknown. All else follows in the same way.
@@ -60,6 +63,7 @@ class GroupReadings(NamedTuple):
         source: whose clock that is.
         committed_offset, start_offset: the latter of a share group.
         member: the owner of the partition; None for none.
+        group_state, members: of the group; members are None while it is not described.
         share_lag: of a share group, as its coordinator counts.
     """
 
@@ -72,6 +76,8 @@ class GroupReadings(NamedTuple):
     committed_offset: int | None = None
     start_offset: int | None = None
     member: str | None = None
+    group_state: str | None = None
+    members: int | None = None
     share_lag: int | None = None
 
     @property
@@ -113,12 +119,24 @@ class GroupPosition(NamedTuple):
         Long | None, f"times that it moved to the last stable offset since a transaction was seen, {RESTS} at most"
     ] = None
     watched_since: Annotated[Micros | None, "sample that its position begins with"] = None
+    committed_before: Annotated[
+        Micros | None, "sample before committed_at in which its committed offset was seen to move forward"
+    ] = None
+    waited: Annotated[
+        Long | None, "microseconds for which something had been readable when its committed offset last moved forward"
+    ] = None
+    left_at: Annotated[
+        Micros | None, "newest sample in which no member owned the partition, and no rebalance explains that"
+    ] = None
 
 
 NOTHING: Final = GroupPosition()
 A_MARKER: Final = 1
 MOVING: Final = 300_000_000
 """So long, microseconds, no coordinator may list a group that moves: the new one reads its offsets first."""
+RESTARTING: Final = 300_000_000
+"""So long, microseconds, all members may be away, or not be described, until what they owned was left."""
+STABLE: Final = "Stable"
 
 
 def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: GroupReadings) -> GroupPosition:
@@ -135,6 +153,7 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
     since, end, rises = _standing(last, position, now, stable_lag)
     is_transactional = _is_held(now) or position.is_transactional or False
     is_resting = moved and is_transactional and now.offset == now.last_stable_offset
+    owned_at = position.owned_at if now.member is None else now.at
     starts = [each for each in (position.deleted_to, now.log_start_offset) if each is not None]
     return GroupPosition(
         lag=lag,
@@ -144,14 +163,29 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
         lost_at=lost_at,
         deleted_to=Offset(max(starts)) if starts else None,
         committed_at=now.at if moved else position.committed_at,
-        owned_at=position.owned_at if now.member is None else now.at,
+        owned_at=owned_at,
         standing_since=since,
         standing_end=end,
         is_transactional=is_transactional,
         standing_rises=rises,
         rests=min(RESTS, (position.rests or 0) + is_resting),
         watched_since=now.at if last is None else position.watched_since,
+        committed_before=position.committed_at if moved else position.committed_before,
+        waited=_waited(position, now) if moved else position.waited,
+        left_at=now.at if _is_left(now, owned_at) else position.left_at,
     )
+
+
+def _waited(position: GroupPosition, now: GroupReadings) -> int:
+    return 0 if position.standing_since is None else now.at - position.standing_since
+
+
+def _is_left(now: GroupReadings, owned_at: Micros | None) -> bool:
+    """Return whether no member owns the partition, and none is about to: the group is stable, or away for long."""
+    if now.member is not None or now.members is None:
+        return False
+    is_away = owned_at is None or now.at - owned_at > RESTARTING
+    return now.group_state == STABLE if now.members else is_away
 
 
 def _passed(now: GroupReadings) -> int | None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.contracts.group_positions import RESTS
+from streaming.contracts.group_positions import RESTARTING, RESTS, STABLE
 from streaming.contracts.topic_roles import TopicRole, role_of
 
 if TYPE_CHECKING:
@@ -18,17 +18,16 @@ if TYPE_CHECKING:
 _SECOND: Final = 1_000_000
 STANDING: Final = 900 * _SECOND
 """So long a committed offset must stand still until the group is stuck there."""
+LONGEST_STANDING: Final = 2 * 3600 * _SECOND
+"""So long at most, if the offset stood still for half as long before its last commit: then it is committed seldom."""
 LOSING: Final = 900 * _SECOND
 """So long after a loss the next may follow: brokers delete each five minutes (``log.retention.check.interval.ms``)."""
-REBALANCING: Final = 300 * _SECOND
-"""So long a partition may have no owner in a rebalance (``max.poll.interval.ms``)."""
 COMMITTING: Final = 3600 * _SECOND
 """So long after its last commit a consumer without membership counts as a reader."""
 _STOPPED: Final = 24 * 3600 * _SECOND
 """A commit so long after the last owner was seen is its own, when it closed, or of an operator who sets the offsets."""
 _RISES: Final = 8
 """So often more must have come where it may be aborted: of transactions every second one may be, and rarely eight."""
-_STABLE: Final = "Stable"
 
 
 class PartitionReader(StrEnum):
@@ -73,6 +72,9 @@ class GroupOffsetsRow(NamedTuple):
     standing_rises: int | None
     rests: int | None
     watched_since: int | None
+    committed_before: int | None
+    waited: int | None
+    left_at: int | None
     collected_at: int
 
     @classmethod
@@ -90,13 +92,20 @@ def reader_of(row: GroupOffsetsRow) -> PartitionReader:
     """Return who reads the partition."""
     if _is_owned(row):
         return PartitionReader.OWNER if has_offset(row) else PartitionReader.UNCOMMITTED
-    since, owned = row.committed_at, row.owned_at
-    commits = since is not None and row.collected_at - since <= COMMITTING
-    return (
-        PartitionReader.COMMITS
-        if commits and (owned is None or (since or 0) - owned > _STOPPED)
-        else PartitionReader.NONE
-    )
+    return PartitionReader.COMMITS if _commits(row) else PartitionReader.NONE
+
+
+def _commits(row: GroupOffsetsRow) -> bool:
+    """Return whether the committed offset moves without an owner: it did lately, and once more within as long before.
+
+    A single move is that of an operator who sets the offsets of a stopped group; a share group has no other readers
+    than members.
+    """
+    since, before, owned = row.committed_at, row.committed_before, row.owned_at
+    if row.committed_offset is None or since is None or before is None:
+        return False
+    is_recent = max(row.collected_at - since, since - before) <= COMMITTING
+    return is_recent and (owned is None or since - owned > _STOPPED)
 
 
 def is_read(row: GroupOffsetsRow) -> bool:
@@ -107,12 +116,15 @@ def is_read(row: GroupOffsetsRow) -> bool:
 def _is_owned(row: GroupOffsetsRow) -> bool:
     """Return whether a member owns the partition, or did before a rebalance; in a stable group it was left.
 
-    While the coordinator does not describe the group, its last owner counts as in a rebalance.
+    While all members are away, or the coordinator does not describe the group, its last owner counts for a while.
     """
     if row.member is not None:
         return True
-    is_recent = row.owned_at is not None and row.collected_at - row.owned_at <= REBALANCING
-    return is_recent and (row.members is None or row.group_state != _STABLE)
+    if row.owned_at is None:
+        return False
+    if not row.members:
+        return row.collected_at - row.owned_at <= RESTARTING
+    return row.group_state != STABLE and (row.left_at is None or row.left_at < row.owned_at)
 
 
 def is_stuck(row: GroupOffsetsRow) -> bool | None:
@@ -120,8 +132,8 @@ def is_stuck(row: GroupOffsetsRow) -> bool | None:
 
     None while it is unknown what can be read. Where transactions were seen, that may all be aborted.
     """
-    since = row.standing_since
-    if since is None or row.collected_at - since < STANDING or not is_read(row):
+    since, longest = row.standing_since, max(STANDING, min(LONGEST_STANDING, 2 * (row.waited or 0)))
+    if since is None or row.collected_at - since < longest or not is_read(row):
         return False
     if row.stable_lag is None:
         return None
@@ -132,7 +144,7 @@ def is_stuck_still(row: GroupOffsetsRow) -> bool | None:
     """Return the same of a partition where the group was stuck: None, too, unless the row shows that this is over.
 
     A position that began again after a time without samples has seen no commit yet: it does not show that the group
-    moved on. Nor does a rebalance, however long it lasts.
+    moved on. Nor does a rebalance, however long it lasts. A group without members may be one that never has any.
     """
     is_wrong = is_stuck(row)
     if is_wrong is not False or not has_offset(row):
@@ -141,7 +153,10 @@ def is_stuck_still(row: GroupOffsetsRow) -> bool | None:
         return None if row.stable_lag is None else False
     if is_read(row):
         return None if row.committed_at is None else False
-    is_settled = row.members == 0 or (row.members is not None and row.group_state == _STABLE)
+    if row.members == 0 and row.owned_at is None and row.committed_at is None:
+        is_new = row.watched_since is not None and row.collected_at - row.watched_since <= COMMITTING
+        return None if is_new else False
+    is_settled = row.members == 0 or (row.members is not None and row.group_state == STABLE)
     return False if is_settled else None
 
 

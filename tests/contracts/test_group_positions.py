@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.contracts.group_positions import MOVING, RESTS, GroupPosition, GroupReadings, position_after
+from streaming.contracts.group_positions import MOVING, RESTARTING, RESTS, GroupPosition, GroupReadings, position_after
 from streaming.contracts.group_readers import (
     COMMITTING,
     LOSING,
-    REBALANCING,
     STANDING,
     GroupOffsetsRow,
     PartitionReader,
@@ -20,6 +19,7 @@ from streaming.contracts.group_readers import (
     is_losing,
     is_losing_still,
     is_stuck,
+    is_stuck_still,
     reader_of,
     retention_used,
 )
@@ -52,15 +52,15 @@ class Partition:
         positions = {"log_start_offset": self.start, "high_watermark": self.end,
                      "last_stable_offset": self.end - self.open, "positions_at": Micros(self.at - 1)}  # fmt: skip
         between()
-        group = {"committed_offset": self.committed, "start_offset": self.start_offset, "member": self.member}
+        group = {"committed_offset": self.committed, "start_offset": self.start_offset, "member": self.member,
+                 "group_state": self.state, "members": self.members}  # fmt: skip
         values: dict[str, Any] = positions | group | unknown
         share = None if self.start_offset is None else self.end - self.start_offset
         now = GroupReadings(at=self.at, source="samples:a", share_lag=share, **values)
         before = None if self.readings is None else (self.readings, self.position)
         self.readings, self.position = now, position_after(before, now)
         columns = now._asdict() | self.position._asdict()
-        rest = {"group": "g", "topic": self.topic, "partition": 0, "group_state": self.state, "members": self.members,
-                "lag_seconds": None}  # fmt: skip
+        rest = {"group": "g", "topic": self.topic, "partition": 0, "lag_seconds": None}
         return GroupOffsetsRow.of(rest | columns | {"collected_at": self.at})
 
     def sampled(self, micros: int, each: Any = lambda: None) -> GroupOffsetsRow:
@@ -181,7 +181,7 @@ def test_what_was_lost_before_a_silence_is_not_over_because_it_is_forgotten() ->
     assert is_losing_still(partition.sampled(LOSING - ROUND)) is None
     assert is_losing_still(partition.sampled(ROUND)) is False
     assert is_losing_still(partition.set(start=60).sample())
-    partition.set(member=None, members=0, state="Empty").sampled(REBALANCING)
+    partition.set(member=None, members=0, state="Empty").sampled(RESTARTING)
     assert is_losing_still(partition.sample()) is None
 
 
@@ -246,7 +246,38 @@ def test_a_group_between_two_assignments_still_owns_what_it_did() -> None:
     partition.sampled(STANDING)
     row = partition.set(member=None, state="PreparingRebalance").sample()
     assert (reader_of(row), is_stuck(row)) == (PartitionReader.OWNER, True)
-    assert reader_of(partition.sampled(REBALANCING)) is PartitionReader.NONE
+
+
+@pytest.mark.parametrize("state", ["PreparingRebalance", "Reconciling", "NotReady"])
+def test_a_group_that_does_not_get_through_a_rebalance_is_stuck_and_loses(state: str) -> None:
+    """One member works on a record for an hour, ``max.poll.interval.ms``; another one has joined, and waits for it."""
+    partition = Partition(end=20, committed=10, member="app")
+    partition.sample()
+    row = partition.set(member=None, members=2, state=state).sampled(STANDING)
+    assert (reader_of(row), is_stuck(row)) == (PartitionReader.OWNER, True)
+    assert is_losing(partition.set(start=15).sample())
+    row = partition.set(state="Stable").sample()
+    assert (reader_of(row), is_stuck(row)) == (PartitionReader.NONE, False)
+
+
+def test_a_topic_that_was_left_stays_left_in_a_rebalance() -> None:
+    partition = Partition(end=20, committed=10, member="app")
+    partition.sampled(STANDING)
+    assert reader_of(partition.set(member=None).sample()) is PartitionReader.NONE
+    row = partition.set(state="PreparingRebalance").sample()
+    assert (reader_of(row), is_stuck(row)) == (PartitionReader.NONE, False)
+
+
+def test_an_application_that_was_stopped_for_long_does_not_read_while_it_joins() -> None:
+    partition = Partition(end=20, committed=10, member="app")
+    partition.sampled(STANDING)
+    partition.set(member=None, members=0, state="Empty")
+    assert reader_of(partition.sampled(RESTARTING - ROUND)) is PartitionReader.OWNER
+    back = partition.set(members=1, state="PreparingRebalance").sample()
+    assert reader_of(back) is PartitionReader.OWNER, "it was restarted"
+    partition.set(members=0, state="Empty").sampled(RESTARTING)
+    row = partition.set(members=1, state="PreparingRebalance").sample()
+    assert (reader_of(row), is_stuck(row)) == (PartitionReader.NONE, False)
 
 
 def test_a_replay_is_not_stuck_and_a_pause_is() -> None:
@@ -257,6 +288,23 @@ def test_a_replay_is_not_stuck_and_a_pause_is() -> None:
     row = partition.sampled(STANDING * 2, lambda: partition.set(committed=(partition.committed or 0) + 3))
     assert not is_stuck(row)
     assert is_stuck(partition.sampled(STANDING))
+
+
+def test_a_group_that_commits_each_half_hour_is_stuck_after_twice_as_long() -> None:
+    """Flink with such a checkpoint, a batch of Spark; one that commits at once is stuck after a quarter, as before."""
+    partition = Partition(end=20, committed=10, member="app")
+
+    def is_written() -> None:
+        partition.end += 10
+
+    partition.sampled(2 * STANDING, is_written)
+    for _ in range(3):
+        assert not is_stuck(partition.set(committed=partition.end).sample())
+        assert not is_stuck(partition.sampled(2 * STANDING, is_written))
+    assert is_stuck(partition.sampled(2 * STANDING + 3 * ROUND, is_written))
+    partition.set(committed=partition.end).sample()
+    partition.sampled(STANDING, lambda: partition.set(end=partition.end + 10, committed=partition.end))
+    assert is_stuck(partition.sampled(STANDING, is_written))
 
 
 def test_a_record_that_arrives_after_hours_of_silence_does_not_make_a_group_stuck() -> None:
@@ -333,6 +381,7 @@ def test_commits_are_the_reader_where_nobody_is_a_member() -> None:
     """As of Flink's source: ``assign`` and commits; then it stands still, and an hour later it is gone."""
     partition = Partition(end=100, committed=10).set(state="Empty")
     assert reader_of(partition.sample()) is PartitionReader.NONE
+    assert reader_of(partition.set(committed=15).sample()) is PartitionReader.NONE
     row = partition.set(committed=20).sample()
     assert (reader_of(row), row.committed_at) == (PartitionReader.COMMITS, partition.at)
     assert is_stuck(partition.sampled(STANDING))
@@ -344,8 +393,42 @@ def test_commits_are_the_reader_where_nobody_is_a_member() -> None:
 def test_a_stopped_group_whose_offsets_are_set_is_not_read(offset: int) -> None:
     partition = Partition(end=100, committed=40, member="app")
     partition.sample()
-    partition.set(committed=50, member=None, members=0, state="Empty").sampled(REBALANCING + ROUND)
+    partition.set(committed=50, member=None, members=0, state="Empty").sampled(RESTARTING + ROUND)
     assert reader_of(partition.set(committed=offset).sample()) is PartitionReader.NONE
+
+
+def test_an_operator_who_sets_the_offsets_of_a_group_without_members_does_not_read() -> None:
+    """It was stopped before it was watched, so that no owner of it was ever seen."""
+    partition = Partition(end=1_000, committed=10).set(members=0, state="Empty")
+    partition.sample()
+    row = partition.set(committed=500).sample()
+    assert reader_of(row) is PartitionReader.NONE
+    row = partition.sampled(STANDING, lambda: partition.set(end=partition.end + 10))
+    assert (is_stuck(row), is_losing(partition.set(start=600).sample())) == (False, False)
+    partition.sampled(COMMITTING)
+    assert reader_of(partition.set(committed=900).sample()) is PartitionReader.NONE, "he does so again, hours later"
+
+
+def test_a_share_group_without_members_whose_offsets_are_set_is_not_read() -> None:
+    partition = Partition(end=100).set(members=0, state="Empty")
+    for offset in (10, 20, 30):
+        row = partition.set(start_offset=offset).sample()
+    assert (reader_of(row), is_stuck(partition.sampled(STANDING))) == (PartitionReader.NONE, False)
+
+
+def test_a_consumer_without_membership_stays_stuck_through_a_silence_and_a_stopped_group_does_not() -> None:
+    partition = Partition(end=100, committed=10).set(members=0, state="Empty")
+    for committed in (10, 15, 20):
+        partition.set(committed=committed).sample()
+    assert is_stuck_still(partition.sampled(STANDING))
+    partition.at = Micros(partition.at + MOVING)
+    assert is_stuck_still(partition.sample()) is None
+    assert is_stuck_still(partition.sampled(COMMITTING)) is False
+
+    partition = Partition(end=100, committed=10, member="app")
+    assert is_stuck_still(partition.sampled(STANDING))
+    partition.set(member=None, members=0, state="Empty").sampled(RESTARTING)
+    assert is_stuck_still(partition.sample()) is False
 
 
 def test_a_group_that_is_not_described_for_a_moment_has_its_last_owner() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.contracts.group_positions import MOVING, GroupPosition, GroupReadings, position_after
+from streaming.contracts.group_positions import MOVING, RESTARTING, GroupPosition, GroupReadings, position_after
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.queries import plain_type
@@ -30,6 +30,8 @@ SAMPLES = st.lists(
         "positions_at": st.none() | st.integers(0, 40),
         "source": st.sampled_from(["samples:a", "samples:a", "samples:b"]),
         "member": st.none() | st.just("app"),
+        "members": st.none() | st.integers(0, 2),
+        "group_state": st.none() | st.sampled_from(["Stable", "Empty", "PreparingRebalance"]),
         "committed_offset": OFFSET,
         "start_offset": st.none() | st.integers(0, 4),
         "lag": st.none() | st.integers(0, 9),
@@ -59,12 +61,24 @@ def expected(samples: list[Row]) -> dict[tuple[str, int], GroupPosition]:
 @pytest.mark.parametrize("gap", [MOVING, MOVING + 1])
 def test_a_position_is_remembered_for_a_while_without_samples(gap: int) -> None:
     ends = {"committed_offset": 3, "log_start_offset": 0, "high_watermark": 9, "last_stable_offset": 9}
-    others = dict.fromkeys(("member", "start_offset", "lag"))
+    others = dict.fromkeys(("member", "members", "group_state", "start_offset", "lag"))
     first = ends | others | {"group": "g", "partition": 0, "positions_at": 0, "source": "samples:a"}
     samples = [first | {"collected_at": 1}, first | {"collected_at": 1 + gap, "log_start_offset": 5}]
     (position,) = expected(samples).values()
     assert taken([samples]) == taken([[each] for each in samples]) == expected(samples)
     assert (position.lost_at, position.standing_since) == ((1 + gap, 1) if gap == MOVING else (None, 1 + gap))
+
+
+@pytest.mark.parametrize("last", [RESTARTING, RESTARTING + 1])
+def test_a_partition_is_left_once_all_members_were_away_for_long(last: int) -> None:
+    others = dict.fromkeys(("committed_offset", "log_start_offset", "high_watermark", "last_stable_offset", "lag"))
+    first = others | {"group": "g", "partition": 0, "positions_at": 0, "source": "samples:a", "start_offset": 3}
+    away = first | {"member": None, "members": 0, "group_state": "Empty"}
+    samples = [first | {"collected_at": 1, "member": "app", "members": 1, "group_state": "Stable"}]
+    samples += [away | {"collected_at": 1 + at} for at in (last // 2, last)]
+    (position,) = expected(samples).values()
+    assert taken([samples]) == taken([[each] for each in samples]) == expected(samples)
+    assert position.left_at == (None if last == RESTARTING else 1 + last)
 
 
 def taken(batches: list[list[Row]]) -> dict[tuple[str, int], GroupPosition]:
@@ -134,6 +148,14 @@ def test_what_is_kept_stays_in_any_cut_of_the_answers(steps: list[tuple[str, boo
         newest.take(pa.concat_tables(pieces[begin:end]))
         newest = Newest(GROUP_OFFSETS, newest.rows)
     assert {row["group"]: row["collected_at"] for row in newest.rows.to_pylist()} == expected
+
+
+def test_a_topic_that_is_created_again_while_its_coordinator_is_down_has_one_row_per_partition() -> None:
+    newest = Newest(GROUP_OFFSETS, PLAIN.empty_table())
+    for answer in (answered(1, 1, "g", "h"), answered(2, 2, "g", topic_id="again", committed_offset=0)):
+        newest.take(answer)
+    (row,) = newest.rows.to_pylist()
+    assert (row["group"], row["topic_id"], row["lag"]) == ("g", "again", 9)
 
 
 def test_a_group_that_is_gone_for_a_minute_starts_over() -> None:

@@ -11,9 +11,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
-from exporters.answers.groups import trouble_in_words
+from exporters.answers.groups import trouble_in_words, unread_in_words
 from exporters.read_model.conditions import SAMPLES_SILENT_SECONDS
-from exporters.read_model.group_sums import GroupTrouble, summed, troubles
+from exporters.read_model.group_sums import GroupTrouble, is_unread, summed, troubles
 from exporters.read_model.snapshot import SECOND
 from exporters.web.pages.cluster import cluster_named, notice_of_age, trail_of
 from exporters.web.pages.page import (
@@ -41,6 +41,7 @@ GROUPS_SHOWN: Final = 500
 PARTITIONS_SHOWN: Final = 500
 NOT_KEPT: Final = "Groups are sampled, and samples are not kept: nothing is known of them at this moment."
 _LEVELS: Final = {GroupTrouble.BEYOND: Level.CRITICAL, GroupTrouble.LOSING: Level.CRITICAL}
+_IN_TROUBLE: Final = frozenset({Level.CRITICAL, Level.WARNING})
 _QUIET: Final = frozenset({GroupTrouble.UNCOMMITTED, GroupTrouble.HELD, GroupTrouble.UNREAD})
 
 
@@ -91,6 +92,7 @@ class GroupPage(PageModel):
     troubles: tuple[tuple[Level, str], ...]
     positions: tuple[PositionRow, ...]
     left_out: int
+    empty: str
 
 
 def groups_page(inputs: Inputs, cluster_name: str) -> PageModel:
@@ -108,10 +110,12 @@ def groups_page(inputs: Inputs, cluster_name: str) -> PageModel:
     samples = _samples(inputs, cluster)
     rows = sorted((_summary(inputs, cluster, group, each) for group, each in samples.items()), key=_worst_first)
     worst = rows[0].level if rows else Level.UNKNOWN
-    in_trouble = sum(row.level is not Level.HEALTHY for row in rows)
+    in_trouble = sum(row.level in _IN_TROUBLE for row in rows)
+    unknown = sum(row.level is Level.UNKNOWN for row in rows)
+    blind = f", {unknown:,} unknown" if unknown else ""
     return GroupsPage(
         **frame_of(inputs),
-        title=f"{worst.sign} {in_trouble:,} of {len(rows):,} groups in trouble, {cluster_name} - isrwatch",
+        title=f"{worst.sign} {in_trouble:,} of {len(rows):,} groups in trouble{blind}, {cluster_name} - isrwatch",
         heading=f"Groups of {cluster_name}",
         trail=trail,
         notices=notices,
@@ -131,10 +135,11 @@ def _one(
         sentence = f"cluster {cluster.name} has no group {group!r}, as far as is known"
         raise PageRefused(404, sentence, [PageLink("all groups", links.groups(cluster.name))])
     summary = _summary(inputs, cluster, group, samples)
-    rows = sorted(samples.offsets.values(), key=lambda row: (-(row.lag or 0), row.topic, row.partition))
-    wrong = tuple(
-        (_LEVELS.get(each.trouble, _level(each)), trouble_in_words(each, inputs.now)) for each in troubles(rows)
+    rows = sorted(
+        samples.offsets.values(), key=lambda row: (not _is_wrong(row), -(row.lag or 0), row.topic, row.partition)
     )
+    wrong = [(_LEVELS.get(each.trouble, _level(each)), trouble_in_words(each, inputs.now)) for each in troubles(rows)]
+    unread = _unread_in_words(samples.described)
     return GroupPage(
         **frame_of(inputs),
         title=f"{summary.level.sign} group {group} of {cluster.name}: {summary.trouble} - isrwatch",
@@ -142,9 +147,10 @@ def _one(
         trail=trail,
         notices=notices,
         group=summary,
-        troubles=wrong,
+        troubles=(*wrong, *((Level.UNKNOWN, each) for each in unread)),
         positions=tuple(_position(cluster, row) for row in rows[:PARTITIONS_SHOWN]),
         left_out=max(0, len(rows) - PARTITIONS_SHOWN),
+        empty="No position of it is known." if unread else "It has committed nothing, and owns no partition.",
     )
 
 
@@ -172,7 +178,8 @@ def _summary(inputs: Inputs, cluster: ClusterSnapshot, group: str, samples: _Sam
     described, rows = samples.described, [*samples.offsets.values()]
     sums, wrong = summed(rows), [*troubles(rows)]
     levels = [_LEVELS.get(each.trouble, _level(each)) for each in wrong]
-    sampled_at = max(_sampled_at(described, rows))
+    sampled_at = min(_sampled_at(described, rows))
+    words = [*(trouble_in_words(each, inputs.now) for each in wrong), *_unread_in_words(described)]
     is_old = inputs.is_stale(cluster) or (inputs.now - sampled_at) / SECOND > SAMPLES_SILENT_SECONDS
     without = Level.UNKNOWN if is_old else _untroubled(described, sums)
     return GroupSummary(
@@ -184,7 +191,7 @@ def _summary(inputs: Inputs, cluster: ClusterSnapshot, group: str, samples: _Sam
         members=None if described is None else described.members,
         lag=sums["lag"],
         lag_seconds=sums["lag_seconds"],
-        trouble="; ".join(trouble_in_words(each, inputs.now) for each in wrong) or "nothing wrong is known",
+        trouble="; ".join(words) or "nothing wrong is known",
         sampled_at=sampled_at,
     )
 
@@ -194,9 +201,17 @@ def _sampled_at(described: GroupRow | None, rows: Sequence[GroupOffsetsRow]) -> 
 
 
 def _untroubled(described: GroupRow | None, sums: Mapping[str, Any]) -> Level:
-    """Return how a group is of which no trouble is known: well only if it is described, and its lag known."""
-    is_known = described is not None and (sums["lag"] is not None or not sums["partitions"])
-    return Level.HEALTHY if is_known else Level.UNKNOWN
+    """Return how a group is of which no trouble is known: well only if it is described, and what it has committed."""
+    if described is None or _unread_in_words(described):
+        return Level.UNKNOWN
+    return Level.HEALTHY if sums["lag"] is not None or not sums["partitions"] else Level.UNKNOWN
+
+
+def _unread_in_words(described: GroupRow | None) -> list[str]:
+    """Return one sentence if nothing new is known of what the group has committed."""
+    if described is None or not is_unread(described.is_unread, described.kept_at):
+        return []
+    return [unread_in_words(described.coordinator)]
 
 
 def _level(troubled: TroubledPartitions) -> Level:
@@ -216,8 +231,12 @@ def _position(cluster: ClusterSnapshot, row: GroupOffsetsRow) -> PositionRow:
         committed_offset=row.committed_offset,
         lag=row.lag,
         lag_seconds=row.lag_seconds,
-        is_wrong=bool(is_stuck(row) or is_losing(row) or row.beyond),
+        is_wrong=_is_wrong(row),
     )
+
+
+def _is_wrong(row: GroupOffsetsRow) -> bool:
+    return bool(is_stuck(row) or is_losing(row) or row.beyond)
 
 
 def _unknown(inputs: Inputs, cluster: ClusterSnapshot) -> Sequence[Notice]:

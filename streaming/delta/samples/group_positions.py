@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contracts.group_positions import A_MARKER, MOVING, RESTS, GroupPosition
+from streaming.contracts.group_positions import A_MARKER, MOVING, RESTARTING, RESTS, STABLE, GroupPosition
 from streaming.delta.samples.runs import carried, shifted, where
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
     held = pc.less(columns["last_stable_offset"], columns["high_watermark"]).fill_null(False)
     was_held = samples.carried("is_transactional", where(held, held)).fill_null(False)
     is_transactional = samples.kept("is_transactional", was_held)
+    committed_at = samples.carried("committed_at", where(moved, columns["collected_at"]))
+    owned_at = samples.carried("owned_at", where(columns["member"].is_valid(), columns["collected_at"]))
+    waited = pc.subtract(columns["collected_at"], shifted(since)).fill_null(0)
     is_new_position = pc.invert(pc.or_(samples.is_same, samples.is_known))
     computed = (
         samples.kept("lag", lag),
@@ -89,16 +92,26 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
         records_lost,
         lost_at,
         deleted_to,
-        samples.carried("committed_at", where(moved, columns["collected_at"])),
-        samples.carried("owned_at", where(columns["member"].is_valid(), columns["collected_at"])),
+        committed_at,
+        owned_at,
         since,
         end,
         is_transactional,
         rises,
         _rests(samples, pc.and_(moved, is_transactional.fill_null(False))),
         samples.carried("watched_since", where(is_new_position, columns["collected_at"])),
+        samples.carried("committed_before", where(moved, shifted(committed_at))),
+        samples.carried("waited", where(moved, waited)),
+        samples.carried("left_at", where(_is_left(columns, owned_at), columns["collected_at"])),
     )
     return dict(zip(GroupPosition._fields, computed, strict=True))
+
+
+def _is_left(columns: Mapping[str, pa.Array], owned_at: pa.Array) -> pa.Array:
+    is_away = pc.greater(pc.subtract(columns["collected_at"], owned_at), RESTARTING).fill_null(True)
+    is_stable = pc.equal(columns["group_state"], STABLE).fill_null(False)
+    has_left = pc.if_else(pc.greater(columns["members"], 0), is_stable, is_away)
+    return pc.and_(columns["member"].is_null(), has_left).fill_null(False)
 
 
 def _lag(samples: _Samples, passed: pa.Array, end: str) -> pa.Array:

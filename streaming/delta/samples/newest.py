@@ -115,7 +115,7 @@ class Newest:
             gone = rows.filter(pc.invert(_is_in(rows, present, key)))
             left = pa.concat_tables([left, gone]).unify_dictionaries().combine_chunks()
         self._left = remembered(left, reported, self.definition.forgotten_after * _SECOND) if len(left) else left
-        return present
+        return without_replaced(present)
 
 
 def _is_in(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Array:
@@ -144,6 +144,18 @@ def without_gone(rows: pa.Table, reported: pa.Table, definition: Table) -> pa.Ta
     is_there = pc.greater_equal(there, last["moment_max"].combine_chunks().take(place))
     stays = pc.or_(is_there, answers[reporter].combine_chunks().is_null()).slice(0, rows.num_rows)
     return rows if pc.all(stays).as_py() else rows.filter(stays)
+
+
+def without_replaced(rows: pa.Table) -> pa.Table:
+    """Drop the rows of topics that were created again under their names: their reporter may not be there to say so."""
+    of_topic, of_id = (key_numbers(rows, ["cluster_id", name]) for name in ("topic", "topic_id"))
+    if pc.count_distinct(of_id).as_py() <= pc.count_distinct(of_topic).as_py():
+        return rows
+    samples = pa.table({"topic": of_topic, "id": of_id, "at": rows["collected_at"].combine_chunks()})
+    by_id = samples.group_by(["topic", "id"]).aggregate([("at", "max")])
+    in_order = by_id.sort_by([("at_max", "descending")])
+    newest_ids = in_order.group_by("topic", use_threads=False).aggregate([("id", "first")])
+    return rows.filter(pc.is_in(of_id, value_set=newest_ids["id_first"].combine_chunks()))
 
 
 def with_kept(rows: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:

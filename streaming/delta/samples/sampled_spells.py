@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from streaming.changes.conditions.samples import Answers, SampledFold
 from streaming.contracts import sampled_conditions as rules
 from streaming.contracts.conditions import SECOND, Condition
-from streaming.contracts.group_positions import MOVING
-from streaming.contracts.group_readers import COMMITTING, LOSING, REBALANCING, STANDING, GroupOffsetsRow
+from streaming.contracts.group_positions import MOVING, RESTARTING, STABLE
+from streaming.contracts.group_readers import COMMITTING, LOSING, STANDING, GroupOffsetsRow
 from streaming.contracts.sample_tables import GROUP_OFFSETS, LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from streaming.contracts.sampled_conditions import GIVEN_UP, OF_GROUPS, Key, SampledFinding, SampledSpell
 from streaming.contracts.tables import SAMPLED_CONDITIONS
@@ -69,9 +69,9 @@ def _may_be_in_trouble(rows: pa.Table, lasting: Collection[Key]) -> pa.ChunkedAr
     def within(name: str, micros: int) -> pa.ChunkedArray:
         return pc.less_equal(pc.subtract(now, rows[name]), micros).fill_null(False)
 
-    is_read = pc.or_(
-        rows["member"].is_valid(), pc.or_(within("owned_at", REBALANCING), within("committed_at", COMMITTING))
-    )
+    rebalances = pc.and_(pc.greater(rows["members"], 0), pc.invert(_is_name(rows["group_state"], {STABLE})))
+    was_owned = pc.or_(within("owned_at", RESTARTING), pc.and_(rebalances, rows["owned_at"].is_valid()))
+    is_read = pc.or_(rows["member"].is_valid(), pc.or_(was_owned.fill_null(False), within("committed_at", COMMITTING)))
     stands = pc.greater_equal(pc.subtract(now, rows["standing_since"]), STANDING).fill_null(False)
     is_wrong = pc.and_(is_read, pc.or_(stands, within("lost_at", LOSING)))
     counts = pc.or_(is_wrong, pc.greater(rows["beyond"], 0).fill_null(False))

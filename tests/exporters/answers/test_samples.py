@@ -295,7 +295,7 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
         {**owned, "group": "beyond", "partition": 0, "committed_offset": 1_050, "lag": 0, "beyond": 1_000},
         {**owned, "group": "loses", "partition": 1, "log_start_offset": 30, **lost},
         {**owned, "group": "new", "partition": 0, **never},
-        {**owned, "group": "waits", "partition": 2, "stable_lag": 0, "is_transactional": True},
+        {**owned, "group": "waits", "partition": 2, "member": "", "stable_lag": 0, "is_transactional": True},
         {**offsets, "group": "left", "partition": 1, "lag": 7, "owned_at": now - 3_000 * SECOND},
         {**offsets, "group": "drained", "partition": 1, "lag": 0},
     )
@@ -310,11 +310,11 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
         "beyond": "1,000 beyond the end of orders-0, owner app-7",
         "drained": "",
         "left": f"orders-1 not read any more after {at[3_000]}, 7 behind",
-        "loses": f"has lost 20, the first at {at[1]}, on orders-1, owner app-7",
+        "loses": f"has lost 20, the last at {at[1]}, on orders-1, owner app-7",
         "marker": "",
         "new": "has never committed on orders-0, owner app-7",
         "stuck": f"stuck since {at[1_800]} on orders-4 and 1 more, owner app-7",
-        "waits": "waits for an open transaction on orders-2, owner app-7",
+        "waits": 'waits for an open transaction on orders-2, owner ""',
     }
 
 

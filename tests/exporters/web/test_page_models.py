@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from exporters.read_model.snapshot import EventRow
 from exporters.web.pages.broker import broker_page
 from exporters.web.pages.cluster import cluster_page
 from exporters.web.pages.drawing import Axis
+from exporters.web.pages.group import PARTITIONS_SHOWN, groups_page
 from exporters.web.pages.incident import handling_of
 from exporters.web.pages.incidents import lasted
 from exporters.web.pages.page import Inputs, Level, PageSettings, lasting
@@ -154,6 +156,34 @@ def test_what_is_over_and_raised_for_a_while_longer_is_no_trouble_of_now(tables:
     assert (page.level, page.sentence) == (Level.HEALTHY, "nothing is wrong")
     (row,) = broker_page(inputs, "main", 4).conditions
     assert (row.since, row.first_since) == (START - 40 * SECOND, START - 200 * SECOND)
+
+
+def test_groups_in_trouble_are_those_with_a_warning_and_wrong_partitions_are_the_first(
+    tables: Tables, rows: Rows
+) -> None:
+    """A console consumer that ended is no trouble; of a thousand partitions the one beyond the end has no lag."""
+    common = {**rows.owner, "collected_at": START, "source": "samples:1", "topic_id": "orders-1", "topic": "orders"}
+    sums = {"group_state": "Empty", "members": 0, "committed_offset": 1, "lag": 4}
+    described = {**rows.owner, "collected_at": START, "source": "samples:1", "group_protocol": "classic"}
+    tables.put(
+        "group_offsets",
+        *({**common, **sums, "group": group, "partition": 0} for group in ("console-1", "console-2")),
+        *({**common, **sums, "group": "wide", "partition": each} for each in range(PARTITIONS_SHOWN)),
+        {**common, **sums, "group": "wide", "partition": PARTITIONS_SHOWN, "lag": 0, "beyond": 7},
+    )
+    tables.put("groups", {**described, "group": "unread", "group_state": "Stable", "coordinator": 2, "is_unread": True})
+    tables.commit(rows.cluster_row(START), rows.source(START))
+    snapshot = TablesReader(tables.directory).refresh()
+    inputs = Inputs(snapshot=snapshot, now=START, settings=PageSettings(stale_after=60.0))
+    page = groups_page(inputs, "main")
+    assert page.title == "\u2716 1 of 4 groups in trouble, 1 unknown, main - isrwatch"
+    late = "broker 2 did not say what it has committed"
+    assert [(row.level, row.trouble) for row in page.rows if row.name == "unread"] == [(Level.UNKNOWN, late)]
+    page = groups_page(replace(inputs, query={"name": ("unread",)}), "main")
+    assert (page.troubles, page.empty) == (((Level.UNKNOWN, late),), "No position of it is known.")
+    page = groups_page(replace(inputs, query={"name": ("wide",)}), "main")
+    assert (page.positions[0].partition, page.positions[0].is_wrong) == (f"orders-{PARTITIONS_SHOWN}", True)
+    assert page.left_out == 1
 
 
 def test_a_reason_of_several_brokers_is_said_once() -> None:
