@@ -81,8 +81,12 @@ class Bootstrap:
         return self._first(brokers_of, "no broker of cluster.bootstrap_servers says which brokers there are")
 
     def features(self) -> dict[str, int]:
-        """Return the levels of the cluster's features; none with ZooKeeper."""
+        """Return the levels of the cluster's features; none with ZooKeeper, or behind a proxy that leaves them out."""
         return self._first(attrgetter("features"), "no broker of cluster.bootstrap_servers says its features")
+
+    def has_zookeeper(self) -> bool:
+        """Return whether the cluster uses ZooKeeper."""
+        return self._first(attrgetter("has_zookeeper"), "no broker of cluster.bootstrap_servers says what it supports")
 
     def quorum(self, *, with_addresses: bool = False) -> Quorum:
         """Return leader and voters of the metadata quorum; requires Describe on the cluster.
@@ -126,7 +130,7 @@ class Bootstrap:
 
 
 class NoMetadataLog(ServiceRefused):
-    """The cluster has no metadata log: it uses ZooKeeper."""
+    """The cluster has no metadata log, as with ZooKeeper, or none that can be found."""
 
 
 def cluster_id_of(connection: Connection) -> ClusterId:
@@ -157,9 +161,14 @@ def quorum_of(connection: Connection, listener: str | None, grantee: Grantee) ->
     """Ask for the quorum; without a listener no addresses are needed, with "" those of any listener."""
     version = connection.newest(DescribeQuorumRequest.API_KEY, _ENDPOINTS_SINCE, "DescribeQuorum")
     if version < 0:
+        instead = 'set collect.primary_source = "poll"'
+        if connection.has_zookeeper:
+            raise NoMetadataLog(
+                f"{connection.address} is of a cluster with ZooKeeper, which has no metadata log: {instead}"
+            )
         raise NoMetadataLog(
-            f"{connection.address} is of a cluster with ZooKeeper, which has no metadata log: set "
-            'collect.primary_source = "poll"'
+            f"{connection.address} does not say who leads the metadata quorum (DescribeQuorum): a proxy leaves that "
+            f"out, or it is another product than Apache Kafka; {instead}"
         )
     if listener is not None and version < _ENDPOINTS_SINCE:
         raise ServiceRefused(

@@ -45,6 +45,8 @@ SNAPSHOT = gzip.decompress((FIXTURES / "snapshot.checkpoint.gz").read_bytes())
 """A KRaft snapshot of 3,000 partitions."""
 NO_OP = b"\x01\x14\x00\x00"
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+OF_ZOOKEEPER = {4: 7, 55: -1}
+"""LeaderAndIsr, which brokers take from a controller there, and no DescribeQuorum."""
 TYPES = {
     request.API_KEY: (request, response)
     for request, response in (

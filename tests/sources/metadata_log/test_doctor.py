@@ -24,7 +24,7 @@ from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
 from tests.plugins.certificates import make_certificate
 from tests.plugins.fake_kafka import FakeKafka
-from tests.sources.metadata_log.conftest import FRAMES, batch
+from tests.sources.metadata_log.conftest import FRAMES, OF_ZOOKEEPER, batch
 
 HASH = "$2y$04$PTGfq2o8T0Lq0Ja3oFKlV.bDZNIuhrfBoGAPCLlBTCEzVjJHdcoIC"
 
@@ -115,9 +115,18 @@ def test_the_version_of_the_metadata_records_is_compared_with_what_can_be_read(
     quorum: Any, features: dict[str, int], expected: Status, sentence: str
 ) -> None:
     quorum.features = features
+    quorum.versions = {} if features else OF_ZOOKEEPER
     ((status, said),) = found("versions", quorum.addresses())
     assert status is expected
     assert sentence in said
+
+
+def test_brokers_whose_proxy_leaves_out_their_features_are_not_called_those_of_zookeeper(quorum: Any) -> None:
+    for versions in ({}, {55: -1}):
+        quorum.versions = versions
+        ((status, said),) = found("versions", quorum.addresses())
+        assert status is Status.WARNING
+        assert "do not say which metadata.version they use: a proxy leaves that out" in said
 
 
 def test_what_can_be_polled_is_counted(fake_kafka: Callable[[int], FakeKafka]) -> None:

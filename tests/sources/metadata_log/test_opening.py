@@ -19,7 +19,7 @@ from streaming.sources.metadata_log.source import MetadataLogSource
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
-from tests.sources.metadata_log.conftest import FRAMES
+from tests.sources.metadata_log.conftest import FRAMES, OF_ZOOKEEPER
 
 NOW = Micros(2_000_000_000_000_000)
 
@@ -85,11 +85,17 @@ def test_polling_on_demand_asks_no_controller(quorum: Any, open_log: Any) -> Non
 
 
 def test_a_cluster_with_zookeeper_is_polled_because_it_has_no_metadata_log(quorum: Any, open_log: Any) -> None:
-    quorum.versions = {55: -1}  # no DescribeQuorum
+    quorum.versions = OF_ZOOKEEPER
     lines: list[str] = []
     assert open_log("auto", lines.append) is None
     assert ["with ZooKeeper, which has no metadata log" in line for line in lines] == [True]
     with pytest.raises(ConnectionRefused, match=r"with ZooKeeper, which has no metadata log: set collect.primary_sour"):
+        open_log("metadata_log")
+
+
+def test_a_proxy_that_leaves_out_the_quorum_is_not_taken_for_zookeeper(quorum: Any, open_log: Any) -> None:
+    quorum.versions = {55: -1}
+    with pytest.raises(ConnectionRefused, match=r"does not say who leads the metadata quorum .*: a proxy leaves that"):
         open_log("metadata_log")
 
 
