@@ -48,8 +48,9 @@ _OF_BROKER: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "min_isr": (MIN_ISR, int),
 }
 """Field to Kafka's key, and how its value is read."""
-_LEFT_TO_BROKERS: Final = frozenset({2, 4, 5})
-"""Sources of a topic's value, as Kafka numbers them, that are the asked broker's own."""
+_LEFT_TO_BROKERS: Final = frozenset({2, 3, 4, 5})
+"""Sources of a topic's value, as Kafka numbers them, that are the asked broker's own, or the cluster's default, which
+does not count for a broker with another one of its own."""
 _UNLIMITED: Final = 2**63 - 1  # reported by brokers that list a rate which was never set
 
 

@@ -222,7 +222,7 @@ class Node:
         ]
         observers = [
             part.ReplicaState(
-                replica_id=one, replica_directory_id=uuid.UUID(int=directory), last_caught_up_timestamp=9, **unsaid
+                replica_id=one, replica_directory_id=uuid.UUID(int=directory), last_caught_up_timestamp=60_000, **unsaid
             )
             for one, directory in quorum.observers.items()
         ]
