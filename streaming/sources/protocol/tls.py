@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.errors import ConfigurationError
 from streaming.sources.protocol.key_stores import read
@@ -258,8 +258,24 @@ _LONG: Final = 0x80
 _DER: Final = 2  # OpenSSL's number of the encoding, as _ssl has it
 
 
+class Validity(NamedTuple):
+    """The times between which a certificate, or each one of a chain, holds; seconds since 1970."""
+
+    begins_at: float
+    ends_at: float
+
+
 def expires_at(der: bytes) -> float:
     """Return the end of a certificate's validity.
+
+    Raises:
+        ValueError: it is no certificate.
+    """
+    return _validity(der).ends_at
+
+
+def _validity(der: bytes) -> Validity:
+    """Return between which times a certificate holds.
 
     Raises:
         ValueError: it is no certificate.
@@ -267,30 +283,41 @@ def expires_at(der: bytes) -> float:
     try:
         certificate = _elements(_elements(_elements(der)[0][1])[0][1])
         validity = [content for tag, content in certificate if tag != _VERSION][_VALIDITY]
-        tag, end = _elements(validity)[1]
-        text = end.decode("ascii")
+        (of_begin, begin), (of_end, end) = _elements(validity)[:2]
+        return Validity(_time(of_begin, begin.decode("ascii")), _time(of_end, end.decode("ascii")))
     except (IndexError, UnicodeDecodeError):
         raise ValueError("no certificate in DER") from None
+
+
+def _time(tag: int, text: str) -> float:
     if tag == _UTC_TIME:  # two digits of a year from 1950 to 2049
         text = ("19" if text[:2] >= "50" else "20") + text
     elif tag != _GENERALIZED_TIME:
-        raise ValueError(f"the end of a certificate's validity has the tag {tag:#x}")
+        raise ValueError(f"a time of a certificate's validity has the tag {tag:#x}")
     return float(calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")))
 
 
 def end_of_chain(secured: ssl.SSLSocket) -> float | None:
-    """Return when the first certificate of the chain ends that a server has shown, also where it ended the handshake.
+    """Return when the first certificate of the chain ends that a server has shown."""
+    validity = validity_of_chain(secured)
+    return None if validity is None else validity.ends_at
+
+
+def validity_of_chain(secured: ssl.SSLSocket) -> Validity | None:
+    """Return when all certificates of the chain hold that a server has shown, also where it ended the handshake.
 
     The leaf, what signs it, and the authority if the server sends it; None if it showed no certificate.
     """
     # Python has get_unverified_chain from 3.13 on; before, only the object behind the socket has it.
     behind = secured._sslobj  # type: ignore[attr-defined] # noqa: SLF001 - as above
     shown = [] if behind is None else behind.get_unverified_chain() or []
-    ends = []
+    each = []
     for certificate in shown:
         with suppress(ValueError):
-            ends.append(expires_at(certificate if isinstance(certificate, bytes) else certificate.public_bytes(_DER)))
-    return min(ends, default=None)
+            each.append(_validity(certificate if isinstance(certificate, bytes) else certificate.public_bytes(_DER)))
+    if not each:
+        return None
+    return Validity(max(one.begins_at for one in each), min(one.ends_at for one in each))
 
 
 def expiries_in(pem: str) -> list[float]:
