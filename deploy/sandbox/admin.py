@@ -18,8 +18,7 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 from kafka import TopicPartition
-from kafka.admin import ConfigResource as BrokerConfig
-from kafka.admin import ConfigResourceType, KafkaAdminClient
+from kafka.admin import KafkaAdminClient
 
 from deploy.sandbox.waiting import PATIENCE_SECONDS, wait_until
 
@@ -148,13 +147,6 @@ class Admin:
         """Set configurations of a topic; None deletes one."""
         self._alter(ConfigResource.Type.TOPIC, name, configs)
 
-    def alter_broker_config(self, name: str, configs: Mapping[str, str | None]) -> None:
-        """Set configurations of a broker, or the default of all with the name ""; None deletes one."""
-        entries = {key: ("DELETE" if value is None else "SET", value) for key, value in configs.items()}
-        resource = BrokerConfig(ConfigResourceType.BROKER, name, configs=entries)
-        with self._python_client() as client:
-            client.alter_configs([resource], raise_on_unknown=False, incremental=True)
-
     def elect_preferred(self, name: str, partition: int = 0) -> None:
         """Elect the preferred leader, the first replica; no change if it leads already."""
         self._elect(_PREFERRED, name, partition)
@@ -242,7 +234,7 @@ class Admin:
 
     @contextmanager
     def _python_client(self) -> Iterator[Any]:
-        """Open a client for what confluent-kafka or its type information lacks."""
+        """Open a client for elections and reassignments, which confluent-kafka or its type information lacks."""
         client = KafkaAdminClient(bootstrap_servers=self._bootstrap_servers)
         try:
             yield client

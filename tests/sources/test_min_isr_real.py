@@ -7,8 +7,9 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
-from deploy.sandbox import TopicWriter, wait_until
+from deploy.sandbox import Sandbox, TopicWriter, wait_until
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import Micros
@@ -17,6 +18,10 @@ from streaming.contracts.state import PartitionState
 from streaming.settings import ClusterSettings, Settings
 from streaming.sources.metadata_log.opening import open_metadata_log
 from streaming.sources.polling.source import AdminSource
+from streaming.sources.protocol.addresses import parse_servers
+from streaming.sources.protocol.config_messages import Resource
+from streaming.sources.protocol.connection import Connection
+from streaming.sources.protocol.security import Security
 from tests.plugins.sandbox import MakeSandbox
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
@@ -53,6 +58,19 @@ def test_what_a_leader_of_its_own_minimum_refuses_is_what_is_reported(kafka_clus
         assert {broker.broker: broker.min_isr for broker in state.brokers.values()} == {1: 1, 2: 2, 3: 2}
 
 
+def set_for(cluster: Sandbox, broker: str, minimum: str | None) -> None:
+    """Set the minimum of one broker alone, or with "" the cluster's default, which no client in Python lets through."""
+    of_resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    config = of_resource.AlterableConfig(name=MIN_ISR, config_operation=0 if minimum else 1, value=minimum)
+    resource = of_resource(resource_type=int(Resource.BROKER), resource_name=broker, configs=[config])
+    request = IncrementalAlterConfigsRequest(version=1, resources=[resource], validate_only=False)
+    with closing(Connection(parse_servers(cluster.bootstrap_servers)[0], Security())) as connection:
+        (error,) = connection.call(
+            request, IncrementalAlterConfigsResponse, lambda answer: [each.error_code for each in answer.responses]
+        )
+    assert not error
+
+
 @pytest.mark.parametrize("is_log", [True, False], ids=["log", "polled"])
 def test_what_is_set_for_a_broker_alone_counts_before_the_default_of_the_cluster_as_brokers_take_writes(
     kafka_cluster: MakeSandbox, tmp_path: Path, *, is_log: bool
@@ -60,8 +78,8 @@ def test_what_is_set_for_a_broker_alone_counts_before_the_default_of_the_cluster
     cluster = kafka_cluster(version="3.9")
     for topic, leader in (("led1", 1), ("led2", 2)):
         cluster.admin.create_topic(topic, assignment=[[leader, 3]])
-    cluster.admin.alter_broker_config("", {MIN_ISR: "2"})
-    cluster.admin.alter_broker_config("1", {MIN_ISR: "1"})
+    set_for(cluster, "", "2")
+    set_for(cluster, "1", "1")
     settings = Settings(cluster=ClusterSettings(name="t", bootstrap_servers=cluster.bootstrap_servers))
     polled = AdminSource(
         bootstrap_servers=cluster.bootstrap_servers, client={}, cluster="t", name="admin:t",
@@ -90,5 +108,5 @@ def test_what_is_set_for_a_broker_alone_counts_before_the_default_of_the_cluster
         cluster.stop(3)
         wait_until(lambda: minima() == [(1, False), (2, True)], "that only broker 2 refuses writes")
         assert [are_taken("led1"), are_taken("led2")] == [True, False]
-        cluster.admin.alter_broker_config("1", {MIN_ISR: None})
+        set_for(cluster, "1", None)
         wait_until(lambda: minima() == [(2, True), (2, True)], "that the default counts again")
