@@ -11,7 +11,7 @@ import errno
 import os
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from streaming.bus.frames import BusFrame, DamagedRange, encode_frame, last_frame_start
 from streaming.bus.log import BusCapacity, RemovedBytes, WritableLog, sync_file
@@ -33,14 +33,13 @@ from streaming.bus.segments import (
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import NOWHERE, LogPosition
 from streaming.errors import BusFull, ConfigurationError, IsrwatchError
+from streaming.system_errors import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from streaming.contracts.observations import Channel, Observation
-
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 class DirectoryPublisher:
@@ -117,7 +116,7 @@ class DirectoryPublisher:
         except OSError as error:
             if log := self._logs.pop((channel, source), None):
                 log.abandon()
-            if error.errno in _FULL:
+            if error.errno in FULL:
                 with suppress(OSError):  # what cannot be deleted either waits for the job
                     samples = 0 if self._capacity is None else self._capacity.remove_samples()
                     self._removed = RemovedBytes(self._removed.samples + samples, self._removed.replication)

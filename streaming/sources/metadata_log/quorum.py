@@ -18,6 +18,7 @@ from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, Connection, ServiceRefused
 from streaming.sources.protocol.identity import WrongNode, require_cluster
 from streaming.sources.protocol.quorum_messages import Quorum, describe_quorum_request, read_quorum
+from streaming.sources.protocol.sockets import Failure, NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,9 +125,17 @@ class Bootstrap:
         if permanent is not None:
             raise permanent
         reasons = "; ".join(map(str, refusals))
+        if any(isinstance(one, NoQuorumLeader) for one in refusals):
+            raise NoQuorumLeader(f"{unanswered}: {reasons}")
+        if is_reached and any(isinstance(one, NoAnswer) and one.how is Failure.SILENT for one in refusals):
+            raise NoAnswer(f"{unanswered}: {reasons}", Failure.SILENT)
         if is_reached:
             raise ConnectionRefused(f"{unanswered}: {reasons}")
         raise ConnectionRefused(f"no broker of cluster.bootstrap_servers responds: {reasons}; check the addresses")
+
+
+class NoQuorumLeader(ConnectionRefused):
+    """A broker answers that the metadata quorum has no leader."""
 
 
 class NoMetadataLog(ServiceRefused):
@@ -185,7 +194,7 @@ def quorum_of(connection: Connection, listener: str | None, grantee: Grantee) ->
             f"they have {', '.join(quorum.listeners)}"
         )
     if quorum.error or quorum.leader.node < 0:
-        raise ConnectionRefused(f"{connection.address} has no leader of the metadata quorum (error {quorum.error})")
+        raise NoQuorumLeader(f"{connection.address} has no leader of the metadata quorum (error {quorum.error})")
     if listener is not None and quorum.leader.node not in quorum.nodes:
         raise ConnectionRefused(f"{connection.address} has no address of controller {quorum.leader.node}, the leader")
     return quorum

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from streaming.contracts.observations import ControllerObserved, SnapshotBegin, 
 from streaming.errors import ConnectionRefused
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.collector import opening
+from streaming.sources.metadata_log import quorum as quorum_module
 from streaming.sources.metadata_log.opening import ASKED_EVERY, REPORTED_EVERY, VotersSource
 from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.metadata_log.source import MetadataLogSource
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
-from tests.sources.metadata_log.conftest import FRAMES, OF_ZOOKEEPER
+from tests.sources.metadata_log.conftest import FRAMES, OF_ZOOKEEPER, Hang, Node
 
 NOW = Micros(2_000_000_000_000_000)
 
@@ -158,6 +160,27 @@ def test_brokers_that_may_not_be_asked_do_not_say_that_nobody_leads(quorum: Any,
     quorum.partition_error, quorum.leader = 0, -1
     assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), None)]
     assert led == [False, True, None, False]
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_proxy_that_does_not_pass_the_question_on_does_not_say_that_nobody_leads(
+    voters: Any, monkeypatch: pytest.MonkeyPatch, *, is_silent: bool
+) -> None:
+    monkeypatch.setattr(quorum_module, "_DISCOVERY_SECONDS", 0.2)
+
+    def closed(*_: Any) -> Any:
+        time.sleep(0.5 if is_silent else 0)
+        raise Hang
+
+    source = voters()
+    led.clear()
+    with monkeypatch.context() as proxied:
+        proxied.setattr(Node, "answer_DescribeQuorumRequest", closed)
+        told(source, ASKED_EVERY)
+    assert told(source, 2 * ASKED_EVERY) == [((1, 2, 3), (1, 2, 3))]
+    monkeypatch.setattr(Node, "answer_DescribeQuorumRequest", closed)
+    assert told(source, 3 * ASKED_EVERY) == [((1, 2, 3), None)]
+    assert led == [True, False if is_silent else None], "brokers wait for a leader, and do not hang up"
 
 
 def test_voters_are_those_of_the_cluster_that_was_rebuilt_at_the_same_addresses(quorum: Any, voters: Any) -> None:
