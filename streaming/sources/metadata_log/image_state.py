@@ -484,7 +484,7 @@ def _controller_observed(effect: LeaderChange | ControllersStep, envelope: Mappi
 
 def _config_observed(effect: ConfigStep | MinimaStep, envelope: Mapping[str, Any]) -> ConfigObserved:
     if isinstance(effect, ConfigStep):
-        of_topic = {"topic": effect.topic, "key": effect.key, "value": effect.value}
+        of_topic: dict[str, Any] = {"topic": effect.topic, "key": effect.key, "value": effect.value}
         return ConfigObserved(**envelope, **of_topic, origin=ConfigOrigin.LOG)
     minima: dict[str, Any] = {"brokers": tuple(effect.minima), "values": tuple(effect.minima.values())}
     return ConfigObserved(**envelope, topic="", key=MIN_ISR, origin=ConfigOrigin.LOG, **minima)

@@ -87,7 +87,8 @@ class Bootstrap:
 
     def has_zookeeper(self) -> bool:
         """Return whether the cluster uses ZooKeeper."""
-        return self._first(attrgetter("has_zookeeper"), "no broker of cluster.bootstrap_servers says what it supports")
+        unanswered = "no broker of cluster.bootstrap_servers says what it supports"
+        return self._first(lambda connection: connection.has_zookeeper, unanswered)
 
     def quorum(self, *, with_addresses: bool = False) -> Quorum:
         """Return leader and voters of the metadata quorum; requires Describe on the cluster.
