@@ -32,7 +32,7 @@ from streaming.bus.segments import (
 )
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import NOWHERE, LogPosition
-from streaming.errors import BusFull, ConfigurationError, IsrwatchError
+from streaming.errors import BusFull, BusReplaced, ConfigurationError, IsrwatchError
 from streaming.system_errors import FULL
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class DirectoryPublisher:
         Each gets the next ``sequence`` of its log, whatever value it had before.
 
         Raises:
+            BusReplaced: the log was removed meanwhile; the next call begins another one.
             IsrwatchError: none or only some of them could be written. Publish all of them again: the job recognises
                 duplicates.
         """
@@ -113,6 +114,9 @@ class DirectoryPublisher:
                 folder = self._directory / channel / folder_of(source)
                 self._logs[channel, source] = WritableLog(folder, self._segment_bytes, fsync=self._fsync)
             yield self._logs[channel, source]
+        except BusReplaced:
+            self._logs.pop((channel, source)).close()
+            raise
         except OSError as error:
             if log := self._logs.pop((channel, source), None):
                 log.abandon()

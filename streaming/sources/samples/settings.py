@@ -182,7 +182,7 @@ def _by_field(feature: Feature) -> dict[str, Any]:
 
 
 def _read(fields: Mapping[str, tuple[str, Callable[[str], Any]]], described: ResourceConfig) -> dict[str, Any]:
-    """Return the value of each field that the broker knows, and that can be read: other products write some otherwise."""
+    """Return the value of each field that the broker knows, and that can be read: other products have other values."""
     values: dict[str, Any] = {}
     for name, (key, read) in fields.items():
         each = described.values.get(key)
