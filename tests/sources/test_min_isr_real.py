@@ -98,7 +98,7 @@ def test_what_is_set_for_a_broker_alone_counts_before_the_default_of_the_cluster
 
     def are_taken(topic: str) -> bool:
         with TopicWriter(cluster.bootstrap_servers, topic, acks="all") as writer:
-            time.sleep(2)
+            time.sleep(2)  # what is refused is tried again until then
         return writer.delivered > 0
 
     with ExitStack() as stack:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _ENDPOINTS_SINCE: Final = 2
 _METADATA_NEWEST: Final = 12
-_DISCOVERY_SECONDS: Final = 3.0
+DISCOVERY_SECONDS: Final = 3.0
 PATIENCE_SECONDS: Final = 4.0
 """For all brokers together, once one was reached."""
 
@@ -107,7 +107,7 @@ class Bootstrap:
             if is_reached and time.monotonic() > until:
                 break
             try:
-                connection = self._dial(server, response_seconds=_DISCOVERY_SECONDS)
+                connection = self._dial(server, response_seconds=DISCOVERY_SECONDS)
                 is_reached = True
                 try:
                     require_cluster(connection, self._cluster_id)

@@ -166,7 +166,7 @@ def test_brokers_that_may_not_be_asked_do_not_say_that_nobody_leads(quorum: Any,
 def test_a_proxy_that_does_not_pass_the_question_on_does_not_say_that_nobody_leads(
     voters: Any, monkeypatch: pytest.MonkeyPatch, *, is_silent: bool
 ) -> None:
-    monkeypatch.setattr(quorum_module, "_DISCOVERY_SECONDS", 0.2)
+    monkeypatch.setattr(quorum_module, "DISCOVERY_SECONDS", 0.2)
 
     def closed(*_: Any) -> Any:
         time.sleep(0.5 if is_silent else 0)
