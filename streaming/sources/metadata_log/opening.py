@@ -157,10 +157,9 @@ class VotersSource:
     def _ask(self) -> tuple[tuple[int, ...] | None, bool | None]:
         """Ask who has caught up, and whether the quorum has a leader; None for what no answer says.
 
-        A broker that is asked asks the leader, and answers late, or with an error, where there is none. Silence is that
-        of a proxy that does not pass this question on, unless it was answered before; and a broker that hangs up says
-        nothing of the quorum. That none leads is said only of brokers that answer other questions, and none of which
-        may not be asked this one, or is too old.
+        A broker that is asked asks the leader, and answers late, or with an error, where there is none; one that hangs
+        up, or a proxy that does, says nothing of the quorum. That none leads is said only of brokers that answer other
+        questions, and none of which may not be asked this one, or is too old.
         """
         try:
             cluster_id = self._bootstrap.cluster_id()
@@ -171,10 +170,8 @@ class VotersSource:
         try:
             self._last = self._bootstrap.quorum()
             return caught_up_in(self._last), True
-        except NoQuorumLeader:
+        except (NoQuorumLeader, NoAnswer):  # the latter is late
             return None, False
-        except NoAnswer:  # late
-            return None, None if self._last is None else False
         except ConnectionRefused:
             return None, None
 
