@@ -92,7 +92,7 @@ def _read(path: Path) -> dict[str, str]:
     import javaproperties  # noqa: PLC0415 - only who connects needs it
 
     try:
-        return dict(javaproperties.loads(path.read_text(encoding="utf-8")))
+        return dict(javaproperties.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
         raise ConfigurationError(f"cannot read the client properties {path}: {reason_of(error)}") from None
     except (UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:

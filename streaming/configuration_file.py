@@ -53,7 +53,7 @@ def read(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors of Windows begin a file with a mark
     except OSError as error:
         raise ConfigurationError(
             f"cannot read the configuration {path}: {error.strerror}; start from conf/isrwatch.toml"

@@ -4,6 +4,7 @@
     ├── ConfigurationError   a key, an option or a file is wrong: names the key and the fix
     ├── ConnectionRefused    a cluster cannot be reached or denies access: names the address or the permission
     ├── BusFull              the disk of the bus is full: publishing is tried again
+    ├── BusReplaced          a log of the bus was removed while it was written: everything is published again
     ├── MissingTool          Java, a jar or a program is missing: names it and how to install it
     ├── TableRefused         a table is not ours, has another layout, or has another writer
     ├── TableUnreadable      a table's log or a data file is damaged or missing: names the table
@@ -46,6 +47,10 @@ class ConnectionRefused(IsrwatchError):
 
 class BusFull(IsrwatchError):
     """The disk of the bus is full: nothing is lost that can be published later."""
+
+
+class BusReplaced(IsrwatchError):
+    """A log of the bus was removed, or replaced, while it was written: what it had may be lost, unread."""
 
 
 class MissingTool(IsrwatchError):

@@ -127,7 +127,7 @@ def _filled(value: str, key: str, environment: Mapping[str, str]) -> str:
 
 def _content(path: str, key: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+        return Path(path).read_text(encoding="utf-8-sig").removesuffix("\n").removesuffix("\r")
     except OSError as error:
         raise ConfigurationError(f"{key} refers to the file {path}, which cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -18,6 +18,8 @@ _FIXES: Final = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "raise the limit of open files of the machine (fs.file-max)",
 }
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of a disk without space, which is made sooner or later."""
 OF_THE_DISK: Final = frozenset({errno.EIO, errno.ESTALE, errno.EROFS, errno.ETIMEDOUT})
 """Errors of a disk or a file system as a whole, not of one file that is damaged or missing."""
 

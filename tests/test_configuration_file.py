@@ -49,6 +49,11 @@ def test_commands_read_what_is_in_the_working_directory() -> None:
     assert load(None).cluster.name == each_cluster(None)[0].cluster.name == "here"
 
 
+def test_a_file_of_an_editor_of_windows_is_read() -> None:
+    Path("isrwatch.toml").write_bytes(b'\xef\xbb\xbf[cluster]\r\nname = "here"\r\n')
+    assert load(None).cluster.name == "here"
+
+
 def test_a_file_that_the_variable_names_must_exist() -> None:
     with pytest.raises(ConfigurationError, match=r"cannot read the configuration no\.toml"):
         load(None, {"ISRWATCH_CONFIG": "no.toml"})

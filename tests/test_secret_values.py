@@ -38,7 +38,9 @@ def test_all_other_text_stays_as_it_is(text: str) -> None:
     assert with_secrets(with_client(key=text), {}) == with_client(key=text)
 
 
-@pytest.mark.parametrize(("content", "value"), [("s3cret\n", "s3cret"), ("s3cret\r\n", "s3cret"), (" a\n\n", " a\n")])
+@pytest.mark.parametrize(
+    ("content", "value"), [("s3cret\n", "s3cret"), ("\ufeffs3cret\r\n", "s3cret"), (" a\n\n", " a\n")]
+)
 def test_a_file_stands_for_its_content_without_the_end_of_its_last_line(
     content: str, value: str, tmp_path: Path
 ) -> None:

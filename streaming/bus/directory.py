@@ -11,7 +11,7 @@ import errno
 import os
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from streaming.bus.frames import BusFrame, DamagedRange, encode_frame, last_frame_start
 from streaming.bus.log import BusCapacity, RemovedBytes, WritableLog, sync_file
@@ -32,15 +32,14 @@ from streaming.bus.segments import (
 )
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import NOWHERE, LogPosition
-from streaming.errors import BusFull, ConfigurationError, IsrwatchError
+from streaming.errors import BusFull, BusReplaced, ConfigurationError, IsrwatchError
+from streaming.system_errors import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from streaming.contracts.observations import Channel, Observation
-
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 class DirectoryPublisher:
@@ -69,6 +68,7 @@ class DirectoryPublisher:
         Each gets the next ``sequence`` of its log, whatever value it had before.
 
         Raises:
+            BusReplaced: the log was removed meanwhile; the next call begins another one.
             IsrwatchError: none or only some of them could be written. Publish all of them again: the job recognises
                 duplicates.
         """
@@ -114,10 +114,13 @@ class DirectoryPublisher:
                 folder = self._directory / channel / folder_of(source)
                 self._logs[channel, source] = WritableLog(folder, self._segment_bytes, fsync=self._fsync)
             yield self._logs[channel, source]
+        except BusReplaced:
+            self._logs.pop((channel, source)).close()
+            raise
         except OSError as error:
             if log := self._logs.pop((channel, source), None):
                 log.abandon()
-            if error.errno in _FULL:
+            if error.errno in FULL:
                 with suppress(OSError):  # what cannot be deleted either waits for the job
                     samples = 0 if self._capacity is None else self._capacity.remove_samples()
                     self._removed = RemovedBytes(self._removed.samples + samples, self._removed.replication)

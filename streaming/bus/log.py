@@ -25,7 +25,7 @@ from streaming.bus.segments import (
 )
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import SCHEMA_VERSION, Channel
-from streaming.errors import ConfigurationError, InvalidObservation, NewerFormat
+from streaming.errors import BusReplaced, ConfigurationError, InvalidObservation, NewerFormat
 from streaming.locks import Lock, try_lock
 
 if TYPE_CHECKING:
@@ -79,9 +79,11 @@ class WritableLog:
 
         Raises:
             ConfigurationError: another process writes this log, on a file system without locks.
+            BusReplaced: the segment is not at its path any more; what is written to it nobody reads.
         """
         if not self.has_lock:
             self._look_for_another()
+        self._require_segment()
         if self._size >= self._segment_bytes:
             full, self._base, self._size = self._file, self._base + self._size, 0
             self._file = self._create()
@@ -103,6 +105,16 @@ class WritableLog:
             recover(self._folder)
         self.close()
 
+    def _require_segment(self) -> None:
+        """Refuse to write where no reader looks, be it one more record: it would be acknowledged, and lost."""
+        with suppress(FileNotFoundError):
+            if os.path.samestat(self._path.stat(), os.fstat(self._file)):
+                return
+        raise BusReplaced(
+            f"{self._path} was removed or replaced while it was written, so the job may lack what was published last, "
+            "and everything is reported again: keep other programs away from bus.directory"
+        )
+
     def _look_for_another(self) -> None:
         if time.monotonic() - self._looked_at < SECONDS_BETWEEN_LOOKS:
             return
@@ -119,9 +131,8 @@ class WritableLog:
 
     def _create(self) -> int:
         """Open the segment of the current base."""
-        file = os.open(
-            self._folder / segment_name(self._base, self._log_id), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
-        )
+        self._path = self._folder / segment_name(self._base, self._log_id)
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         if self._fsync:
             sync_file(self._folder)
         return file

@@ -314,7 +314,7 @@ def configured(observed: ConfigObserved, draft: Draft) -> None:
     key, value = reported_value(observed)
     if not is_news(value, draft.config(key)):
         return
-    if any(has_passed(other, value.offset) for other in draft.other_sources(observed)):
+    if _is_passed(observed, draft):
         return
     is_removed = is_log and value.value is None
     configs = {key: value, **dict.fromkeys(_outdated(key, draft) if is_removed else (), UNSET)}
@@ -337,21 +337,35 @@ def configure_time(observed: ConfigObserved, draft: Draft) -> None:
 def _configure_brokers(observed: ConfigObserved, draft: Draft) -> None:
     """Set the minimum of the own configuration of brokers, and apply it to the partitions that leave it to them.
 
-    It may arrive before the primary source reports a broker: until then that one is not registered.
+    It may arrive before the primary source reports a broker: until then that one is not registered. The metadata log
+    names all brokers for which one is set, so that none is for the others.
     """
     is_changed, name = False, draft.cluster(observed).cluster
-    for broker, value in zip(observed.brokers or (), observed.values or (), strict=True):
+    is_log = observed.origin is ConfigOrigin.LOG
+    minima: dict[BrokerId, int] = dict(zip(observed.brokers or (), observed.values or (), strict=True))
+    if is_log:
+        if not may_order(draft.cluster(observed), observed) or _is_passed(observed, draft):
+            draft.drop(observed)
+            return
+        minima = dict.fromkeys((each.broker for each in draft.brokers_of(observed.cluster_id)), -1) | minima
+    column = "min_isr_dynamic" if is_log else "min_isr"
+    for broker, value in sorted(minima.items()):
         before = draft.broker(observed.cluster_id, broker)
         new = BrokerState(cluster_id=observed.cluster_id, cluster=name, broker=broker, is_registered=False)
-        after = (before or new)._replace(min_isr=None if value < 0 else value)
+        minimum: dict[str, Any] = {column: None if value < 0 else value}
+        after = (before or new)._replace(**minimum)
         if after != (before or new):
             broker_stepped(before, after, observed, draft)
             is_changed = True
-    if not is_changed:
+    if not is_changed and not is_log:  # what a full report of the log repeats is nothing that is dropped
         draft.drop(observed)
-        return
-    for topic_id in list(draft.topic_ids(observed.cluster_id)):
+    for topic_id in list(draft.topic_ids(observed.cluster_id)) if is_changed else ():
         reconfigured(topic_id, observed, draft)
+
+
+def _is_passed(observed: ConfigObserved, draft: Draft) -> bool:
+    """Return whether another source that reads the metadata log is beyond an observation."""
+    return any(has_passed(other, observed.metadata_offset) for other in draft.other_sources(observed))
 
 
 def _outdated(key: ConfigKey, draft: Draft) -> list[ConfigKey]:

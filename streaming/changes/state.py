@@ -332,10 +332,11 @@ def counted(topics: Iterable[ListedPartitions]) -> Iterator[tuple[PartitionState
 
 # The configuration of a topic, from the values that sources have reported.
 #
-# Kafka's own order for ``min.insync.replicas`` (KIP-226): the topic's value, the cluster's dynamic default, the value
-# of the broker that leads. The first two are in the metadata log; only each broker reports the third (DescribeConfigs),
-# and brokers may disagree. With eligible leader replicas the controller sets the second one, so the third does not
-# count (KIP-966). A topic is diskless by a value of its own, from any source (KIP-1150).
+# Kafka's own order for ``min.insync.replicas`` (KIP-226): the topic's value; the dynamic one of the broker that leads;
+# the cluster's dynamic default; that in the file of the broker that leads. All but the last are in the metadata log;
+# each broker reports its own (DescribeConfigs), and brokers may disagree. With eligible leader replicas the controller
+# sets the default and takes back the values of single brokers (KIP-966). A topic is diskless by a value of its own,
+# from any source (KIP-1150).
 
 
 CLUSTER_DEFAULT: Final = ""
@@ -367,13 +368,28 @@ class TopicConfig(NamedTuple):
         return minima.pop() if len(minima) == 1 else None
 
 
+class BrokerMinima(NamedTuple):
+    """Minima of a broker: what it reports itself, and what the metadata log has for it alone; None where there is none.
+
+    ``reported`` is what counts for it, of whichever source, at most a round of questions ago.
+    """
+
+    reported: int | None = None
+    dynamic: int | None = None
+
+    @property
+    def counts(self) -> int | None:
+        """Minimum of topics that have none."""
+        return self.reported if self.dynamic is None else self.dynamic
+
+
 def topic_config(
     value_of: Callable[[ConfigKey], ConfigValue | None],
     cluster_id: ClusterId,
     topic: str,
-    of_brokers: Mapping[BrokerId, int | None],
+    of_brokers: Mapping[BrokerId, BrokerMinima],
 ) -> TopicConfig:
-    """Return what is configured for a topic; ``of_brokers``: the minimum of each broker's own, None: not reported."""
+    """Return what is configured for a topic; ``of_brokers`` are the minima of each broker."""
     log, described = ConfigOrigin.LOG, ConfigOrigin.DESCRIBE
 
     def first(key: str, *places: tuple[str, ConfigOrigin]) -> int | None:
@@ -383,9 +399,13 @@ def topic_config(
                 return config.value
         return None
 
-    minimum = first(MIN_ISR, (topic, log), (CLUSTER_DEFAULT, log), (topic, described))
     is_diskless = bool(first(DISKLESS, (topic, log), (topic, described)))
-    reported = tuple(sorted((broker, value) for broker, value in of_brokers.items() if value is not None))
+    own, default = first(MIN_ISR, (topic, log)), first(MIN_ISR, (CLUSTER_DEFAULT, log))
+    dynamic = tuple(sorted((each, minima.dynamic) for each, minima in of_brokers.items() if minima.dynamic is not None))
+    if own is None and default is not None and dynamic:
+        return TopicConfig(default, is_diskless, dynamic)
+    minimum = next((each for each in (own, default) if each is not None), first(MIN_ISR, (topic, described)))
+    reported = tuple(sorted((each, minima.counts) for each, minima in of_brokers.items() if minima.counts is not None))
     if minimum is not None or not reported:
         return TopicConfig(minimum, is_diskless)
     are_alike = len(reported) == len(of_brokers) and len({value for _, value in reported}) == 1

@@ -55,7 +55,14 @@ from streaming.changes.partitions import (
     violations,
     with_event_ids,
 )
-from streaming.changes.state import Change, ConfiguredTimes, ListedPartitions, ReplicationState, topic_config
+from streaming.changes.state import (
+    BrokerMinima,
+    Change,
+    ConfiguredTimes,
+    ListedPartitions,
+    ReplicationState,
+    topic_config,
+)
 from streaming.contracts.blocks import shape_of
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.observations import ConfigOrigin, Observation, SourceKind
@@ -97,7 +104,7 @@ class Draft:
         # Derived from ``config``; emptied when any value is put.
         self._topic_configs: dict[tuple[ClusterId, str], TopicConfig] = {}
         # Derived from brokers by cluster; emptied, with the former, when one of them is put that differs in it.
-        self._minima: dict[ClusterId, dict[BrokerId, int | None]] = {}
+        self._minima: dict[ClusterId, dict[BrokerId, BrokerMinima]] = {}
         # By cluster, when its next announced work lapses; kept by ``maintenance``.
         self.next_lapse: dict[ClusterId, Micros | None] = {}
 
@@ -183,11 +190,13 @@ class Draft:
             config = self._topic_configs[cluster_id, topic] = topic_config(self.config, cluster_id, topic, of_brokers)
         return config
 
-    def _min_isr_of_brokers(self, cluster_id: ClusterId) -> dict[BrokerId, int | None]:
-        """Return the minimum of each registered broker's own configuration."""
+    def _min_isr_of_brokers(self, cluster_id: ClusterId) -> dict[BrokerId, BrokerMinima]:
+        """Return the minima of each registered broker's own configuration."""
         if (minima := self._minima.get(cluster_id)) is None:
             brokers = (broker for broker in self.brokers_of(cluster_id) if broker.is_registered)
-            minima = self._minima[cluster_id] = {broker.broker: broker.min_isr for broker in brokers}
+            minima = self._minima[cluster_id] = {
+                broker.broker: BrokerMinima(broker.min_isr, broker.min_isr_dynamic) for broker in brokers
+            }
         return minima
 
     def put_configs(self, configs: Mapping[ConfigKey, ConfigValue]) -> None:
@@ -213,7 +222,7 @@ class Draft:
     def put_broker(self, state: BrokerState) -> None:
         """Remember the new state of a broker."""
         before = self.broker(state.cluster_id, state.broker)
-        if before is None or (before.min_isr, before.is_registered) != (state.min_isr, state.is_registered):
+        if before is None or _minima_of(before) != _minima_of(state):
             self._minima.clear()
             self._topic_configs.clear()
         self.touched.brokers[state.cluster_id, state.broker] = state
@@ -230,6 +239,10 @@ class Draft:
     def duplicates(self) -> Counter[tuple[ClusterId, str]]:
         """Count what was dropped of each source."""
         return Counter((observed.cluster_id, observed.source) for observed in self.dropped)
+
+
+def _minima_of(broker: BrokerState) -> tuple[int | None, int | None, bool]:
+    return broker.min_isr, broker.min_isr_dynamic, broker.is_registered
 
 
 # The steps: each puts a state and appends its change.

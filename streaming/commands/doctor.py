@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.text import Text
 
+from streaming import system_errors
 from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
 from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, Finding, Status, numbered
@@ -151,9 +152,10 @@ def _run(settings: Settings, checks: Mapping[str, Check]) -> Iterator[Finding]:
         except ModuleNotFoundError as missing:
             sentence = f"{missing.name} is not installed: pip install 'isrwatch[all]' if this machine is to do that"
             yield Finding(check=name, status=Status.SKIPPED, sentence=sentence)
-        except IsrwatchError as error:
+        except (IsrwatchError, OSError) as error:
             is_reached &= name != "brokers"
-            yield Finding(check=name, status=Status.PROBLEM, sentence=str(error))
+            sentence = system_errors.sentence_of(error) if isinstance(error, OSError) else str(error)
+            yield Finding(check=name, status=Status.PROBLEM, sentence=sentence)
 
 
 def read_from(file: Path | None, environment: Mapping[str, str]) -> Iterator[Finding]:

@@ -38,6 +38,8 @@ def certificates_of(answers: Mapping[Listener, str], settings: Settings, peers: 
         ends[one.address] = f"{one}", seen.ends_at
         if seen.ends_at is None:
             yield Status.WARNING, certificates.in_words(one, seen)
+        elif seen.is_early:
+            yield Status.PROBLEM, certificates.in_words(one, seen)
     yield from _ends({name: end for name, end in ends.values() if end is not None}, own_expiries(settings))
 
 

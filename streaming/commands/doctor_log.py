@@ -125,7 +125,7 @@ def _of_voters(fixed: Mapping[str, str], quorum: Quorum) -> Iterator[str]:
         )
 
     def member(each: QuorumMember) -> Member:
-        return Member(each.node, each.directory_id, each.is_voter, 0, each.last_caught_up_ms)
+        return Member(each.node, each.directory_id, each.is_voter, 0, 1_000 * (each.last_caught_up_ms or 0) or None)
 
     for node, (voter_of, observer) in replaced(quorum.members, member).items():
         yield replaced_sentence(node, voter_of.directory_id, observer.directory_id)

@@ -17,12 +17,19 @@ if TYPE_CHECKING:
     from streaming.settings import Settings
 
 LARGEST_SKEW_SECONDS: Final = 5.0
+_UNSAID: Final = (
+    "the brokers do not say which metadata.version they use: a proxy leaves that out, or they are another product than "
+    "Apache Kafka, with which isrwatch is not tested"
+)
 
 
 def versions(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Compare the level of the metadata with those that are tested."""
-    level = bootstrap_of(settings).features().get(METADATA_VERSION)
-    if level is None:
+    bootstrap = bootstrap_of(settings)
+    level = bootstrap.features().get(METADATA_VERSION)
+    if level is None and not bootstrap.has_zookeeper():
+        yield Status.WARNING, _UNSAID
+    elif level is None:
         yield Status.OK, "a cluster with ZooKeeper, which is polled; tested with Kafka 3.9.1 and 1.0.2"
     elif level in TESTED:
         yield Status.OK, f"metadata.version is {level}, that of Kafka {TESTED[level]}, with which isrwatch is tested"

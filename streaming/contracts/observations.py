@@ -271,7 +271,7 @@ class ConfigObserved(Observation):
 
     ``key`` is ``MIN_ISR``, of a topic ``DISKLESS``, or of the cluster one of ``CLUSTER_TIMES``, or
     ``EXPIRED_CERTIFICATE``. With ``brokers`` it is the minimum in the configuration of each of these, in ``values``
-    (same length; -1: unset, or no number).
+    (same length; -1: unset, or no number). From the metadata log these are all that are set for single brokers.
     """
 
     kind: ClassVar[str] = "config"

@@ -7,12 +7,14 @@ the quorum has a voter that never catches up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
 T = TypeVar("T")
+QUORUM_BEHIND: Final = 10_000_000
+"""A voter fetches twice a second: one that lacks records for so many microseconds is down, hangs, or is cut off."""
 
 
 class Member(NamedTuple):
@@ -23,7 +25,7 @@ class Member(NamedTuple):
         directory_id: of its metadata log; None where it is not reported.
         is_voter: otherwise it is an observer.
         at: when it was reported; the members of one answer have one time.
-        caught_up_at: up to when it has the log, by the leader's clock; None while it is not known to.
+        caught_up_at: up to when it has the log, by the leader's clock, in microseconds; None while it is not known to.
     """
 
     node: Hashable
@@ -47,6 +49,7 @@ def by_node(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, T]:
 def replaced(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, tuple[T, T]]:
     """Return each voter whose directory is gone, by node, with the observer that runs in its place.
 
+    While the voter keeps up its directory is there, and another process has the same id: its vote must not be removed.
     The other way round, of a vote that was taken away, the leader still lists the old directory for minutes.
     """
     listed = list(rows)
@@ -61,7 +64,7 @@ def replaced(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, tupl
 
 def _is_in_place_of(observer: Member, voter: Member) -> bool:
     is_other = not observer.is_voter and observer.at == voter.at and observer.directory_id != voter.directory_id
-    return is_other and observer.caught_up_at is not None and observer.caught_up_at > (voter.caught_up_at or 0)
+    return is_other and (observer.caught_up_at or 0) > (voter.caught_up_at or -QUORUM_BEHIND) + QUORUM_BEHIND
 
 
 def _rank(member: Member) -> tuple[int, bool]:

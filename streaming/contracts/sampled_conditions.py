@@ -35,7 +35,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from streaming.contracts.columns import columns_of
-from streaming.contracts.conditions import HOUR, SECOND, Condition, Rule
+from streaming.contracts.conditions import HOUR, Condition, Rule
 from streaming.contracts.events import Severity
 from streaming.contracts.group_readers import (
     GroupOffsetsRow,
@@ -46,7 +46,7 @@ from streaming.contracts.group_readers import (
     is_stuck_still,
 )
 from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.quorum_members import Member, by_node, replaced
+from streaming.contracts.quorum_members import QUORUM_BEHIND, Member, by_node, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -174,10 +174,6 @@ def _of_broker(row: Row, key: Key, *, is_wrong: bool | None) -> SampledFinding:
 
 
 # Voters of the metadata quorum.
-
-
-QUORUM_BEHIND: Final = 10 * SECOND
-"""A voter fetches twice a second: one that lacks records for so long is down, hangs, or is cut off."""
 
 
 def of_quorum(rows: Sequence[Row], _lasting: Collection[Key] = ()) -> Iterator[SampledFinding]:

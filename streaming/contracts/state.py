@@ -125,6 +125,9 @@ class BrokerState(NamedTuple):
     min_isr: Annotated[
         int | None, "its own min.insync.replicas, for topics that leave it to the brokers; null: not reported"
     ] = None
+    min_isr_dynamic: Annotated[
+        int | None, "min.insync.replicas that is set for it alone, above the cluster's default; null: none, or unknown"
+    ] = None
 
 
 class ClusterState(NamedTuple):

@@ -10,9 +10,11 @@ import json
 import os
 import re
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.errors import BusFull, ConfigurationError, IsrwatchError
+from streaming.system_errors import FULL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +99,7 @@ def write(path: Path, document: dict[str, Any]) -> None:
     The file is synced before the rename and the folder after it: otherwise a crash may leave an empty file.
 
     Raises:
+        BusFull: the disk is full; what was begun is deleted.
         IsrwatchError: the disk refuses the write.
     """
     partial = path.with_name(path.name + ".partial")
@@ -114,7 +117,12 @@ def write(path: Path, document: dict[str, Any]) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        raise IsrwatchError(
+        sentence = (
             f"cannot write the checkpoint {path}: {error.strerror}; free space, repair the disk, or point "
             "bus.directory (--bus) at a folder that can be written"
-        ) from error
+        )
+        if error.errno not in FULL:
+            raise IsrwatchError(sentence) from error
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise BusFull(sentence) from error

@@ -118,7 +118,7 @@ QUORUM: Final = PolledEvidence(
 REASSIGNMENTS: Final = PolledEvidence(
     name="reassignments",
     request="ListPartitionReassignments",
-    api_key=45,
+    api_key=46,
     version=0,
     since="2.4",
     needs=DESCRIBE_CLUSTER,
@@ -185,13 +185,19 @@ POLLED_EVIDENCE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Evidence that a cluster does not give, and why: a permission that is missing, or brokers that are too old."""
+    """Evidence that a cluster does not give, and why: a permission that is missing, or brokers that are too old.
+
+    ``is_left_out``: the brokers are newer than the request, so that a proxy leaves it out.
+    """
 
     evidence: PolledEvidence
     missing: Permission | None = None
+    is_left_out: bool = False
 
     def __str__(self) -> str:
-        if self.missing is not None:
+        if self.is_left_out:
+            why = "as a proxy leaves it out"
+        elif self.missing is not None:
             why = f"without {self.missing.operation} on {self.missing.on}"
         else:
             why = f"before Kafka {self.evidence.since}"
@@ -206,11 +212,20 @@ def losses(missing: Collection[Permission], versions: Sequence[Mapping[int, tupl
         missing: permissions that the user lacks.
         versions: of each broker, the oldest and newest version of each request by its key.
     """
+
+    def is_supported(each: PolledEvidence) -> bool:
+        return all(supported.get(each.api_key, (0, -1))[1] >= each.version for supported in versions)
+
+    newest = max((_release(each.since) for each in POLLED_EVIDENCE if is_supported(each)), default=())
     for each in POLLED_EVIDENCE:
-        is_supported = all(supported.get(each.api_key, (0, -1))[1] >= each.version for supported in versions)
-        if is_supported and each.needs in missing:
-            yield Loss(evidence=each, missing=each.needs)
-        elif not is_supported and each.otherwise is None:
-            yield Loss(evidence=each)
-        elif not is_supported and each.otherwise in missing:
+        if is_supported(each):
+            if each.needs in missing:
+                yield Loss(evidence=each, missing=each.needs)
+        elif each.otherwise is None:
+            yield Loss(evidence=each, is_left_out=_release(each.since) <= newest)
+        elif each.otherwise in missing:
             yield Loss(evidence=each, missing=each.otherwise)
+
+
+def _release(since: str) -> tuple[int, ...]:
+    return tuple(map(int, since.split(".")))

@@ -20,7 +20,7 @@ from streaming.bus.log import refuse_written
 from streaming.bus.segments import folder_of, segment_name, source_of
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel
-from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.errors import BusReplaced, ConfigurationError, IsrwatchError
 from tests.bus.conftest import Heartbeats, payloads
 
 A = "poll:a"
@@ -75,6 +75,22 @@ def test_a_full_segment_is_followed_by_one_named_by_its_position(tmp_path: Path,
     log_id = first.partition("-")[2]
     assert [f"{position:020d}-{log_id}" for position in (0, size, 2 * size)] == [first, second, third]
     assert sequences(tmp_path) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("removed", ["bus", "segment"])
+def test_what_is_written_to_a_log_that_was_removed_is_refused_and_begins_another_one(
+    tmp_path: Path, heartbeat: Heartbeats, removed: str
+) -> None:
+    bus = tmp_path / "bus"
+    with closing(opened(bus)) as publisher:
+        publisher.publish([heartbeat(1)])
+        (segment,) = bus.glob("replication/*/*.log")
+        segment.unlink() if removed == "segment" else shutil.rmtree(bus)
+        with pytest.raises(BusReplaced, match=r"was removed or replaced while it was written, so the job may lack"):
+            publisher.publish([heartbeat(2)])
+        publisher.publish([heartbeat(2)])
+        publisher.publish([heartbeat(3)])
+    assert sequences(bus) == [1, 2]
 
 
 def test_a_second_writer_of_a_log_is_refused_in_words(tmp_path: Path, heartbeat: Heartbeats) -> None:

@@ -10,7 +10,7 @@ from streaming.changes.advice.restart_safety import restart_advice
 from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.state import TopicConfig
 from streaming.contracts.events import EventKind
-from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.identifiers import BrokerId, Offset
 from streaming.contracts.observations import MIN_ISR, ConfigObserved, ConfigOrigin
 from streaming.contracts.state import PartitionState
 from streaming.contracts.stop_effects import (
@@ -74,6 +74,42 @@ def test_without_a_leader_the_minimum_is_known_only_if_any_replica_has_the_same(
     assert facts(story)[0] is None
     config = TopicConfig(None, of_brokers=((BrokerId(1), 1), (BrokerId(2), 2), (BrokerId(3), 2)))
     assert config.min_isr_led_by(BrokerId(-1), (BrokerId(2), BrokerId(3))) == 2
+
+
+def alone(story: Story, offset: int, **values: int) -> None:
+    """Report which minima are set for single brokers, as the metadata log has them."""
+    numbers = {BrokerId(int(name[1:])): value for name, value in values.items()}
+    story.tell(
+        ConfigObserved,
+        metadata_offset=Offset(offset),
+        topic="",
+        key=MIN_ISR,
+        origin=ConfigOrigin.LOG,
+        brokers=tuple(numbers),
+        values=tuple(numbers.values()),
+    )
+
+
+def test_what_is_set_for_the_leader_alone_counts_before_the_default_of_the_cluster() -> None:
+    """KIP-226; whatever brokers have reported of themselves a minute ago."""
+    story = started(b1=3, b2=3, b3=3)
+    story.later().tell(ConfigObserved, topic="", key=MIN_ISR, value="3", origin=ConfigOrigin.LOG)
+    assert facts(story) == (3, True, None)
+    alone(story.later(), 1_000, b1=1)
+    assert facts(story) == (1, False, (1, 3, 3))
+    story.later().partition(isr=(1, 3), leader=3, leader_epoch=1, partition_epoch=1)
+    assert facts(story) == (3, True, (1, 3, 3))
+    story.later().partition(isr=(1, 3), leader=1, leader_epoch=2, partition_epoch=2)
+    alone(story.later(), 2_000)
+    assert facts(story) == (3, True, None)
+
+
+def test_what_is_set_for_a_broker_alone_is_known_before_it_reports_it_and_counts_for_no_topic_with_its_own() -> None:
+    story = started(b1=3, b2=3, b3=3)
+    alone(story.later(), 1_000, b1=1)
+    assert facts(story) == (1, False, (1, 3, 3))
+    story.later().tell(ConfigObserved, topic="orders", key=MIN_ISR, value="3", origin=ConfigOrigin.LOG)
+    assert facts(story) == (3, True, None)
 
 
 @pytest.mark.parametrize("topic", ["orders", ""])

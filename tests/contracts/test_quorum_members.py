@@ -62,6 +62,13 @@ def test_a_directory_whose_vote_was_taken_away_is_not_in_place_of_the_new_one() 
     assert replaced([row(101), GONE, {**ALIVE, "last_caught_up_at": None}], member) == {}, "it may be gone itself"
 
 
+def test_a_voter_that_keeps_up_is_not_gone_although_another_process_has_its_id() -> None:
+    """As the old machine of a controller that still runs, or a broker with the id of a controller."""
+    alive = {**GONE, "last_caught_up_at": LATER - 400_000}
+    assert replaced([row(101), alive, ALIVE], member) == {}
+    assert behind(row(101), alive, ALIVE)["102"] is False
+
+
 def test_without_directory_ids_nothing_is_gone() -> None:
     one, other = (row(102, None, is_voter=is_voter) for is_voter in (True, False))
     assert replaced([one, other], member) == {}

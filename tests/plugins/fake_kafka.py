@@ -134,6 +134,7 @@ class FakeKafka:
         held: requests by their keys that are answered when they are not in it any more.
         throttle_ms: the time for which responses to DescribeCluster say that a client is throttled.
         denies_broker_configs: whether the user lacks DescribeConfigs on the cluster.
+        left_out: resources of which a proxy passes no configuration on, but who they are.
         types: of the requests that they understand, by their keys, with the newest version.
     """
 
@@ -162,6 +163,7 @@ class FakeKafka:
         self.quorum = (101, 1)
         self.newest[DescribeQuorumRequest.API_KEY] = self.newest_describe_quorum
         self.denies_broker_configs = False
+        self.left_out: set[str] = set()
         self._refused: set[int] = set()
         self._secret: set[str] = set()
         self._delays: dict[int, float] = {}
@@ -539,5 +541,6 @@ class FakeKafka:
                     ],
                 )
                 for resource in request.resources
+                if resource.resource_name not in self.left_out or "node.id" in resource.configuration_keys
             ],
         )  # fmt: skip

@@ -328,15 +328,17 @@ def test_what_was_asked_of_a_topic_that_another_one_replaced_meanwhile_is_not_re
 class Files:
     """Answers as brokers with files of their own: an error of Kafka, and where each value is from."""
 
-    def __init__(self, brokers: dict[str, str], topics: dict[str, tuple[str, int]], error: int = 0) -> None:
-        self.brokers, self.topics, self.error = brokers, topics, error
+    def __init__(
+        self, brokers: dict[str, str], topics: dict[str, tuple[str, int]], error: int = 0, source: int = STATIC
+    ) -> None:
+        self.brokers, self.topics, self.error, self.source = brokers, topics, error, source
         self.probes: set[str] = set()
 
     def describe(self, resources: Sequence[Described]) -> dict[Described, Future[ResourceConfig]]:
         answers: dict[Described, Future[ResourceConfig]] = {resource: Future() for resource in resources}
         for resource, answer in answers.items():
             is_broker = resource.kind is Resource.BROKER
-            value, source = (self.brokers[resource.name], STATIC) if is_broker else self.topics[resource.name]
+            value, source = (self.brokers[resource.name], self.source) if is_broker else self.topics[resource.name]
             self.probes |= {resource.probe} if is_broker else set()
             answer.set_result(ResourceConfig(self.error if is_broker else 0, {MIN_ISR: DescribedValue(value, source)}))
         return answers
@@ -356,6 +358,16 @@ def test_each_broker_is_asked_for_its_own_minimum_and_that_of_a_topic_is_only_it
     assert minima(asked, Files({"1": "1", "2": "2"}, topics)) == []
     assert minima(asked, Files({"1": "1", "2": "3"}, topics)) == [("", None, (1, 2), (1, 3))]
     assert minima(asked, Files({"2": "3"}, topics)) == []  # what broker 1 had holds until it is asked again
+
+
+def test_the_default_of_the_cluster_is_not_that_of_topics_while_a_minimum_is_set_for_a_broker_alone() -> None:
+    """KIP-226: what is set for the leader alone counts before the default, whichever broker is asked for a topic."""
+    asked, topics = ConfigsRound(), {"orders": ("2", 3), "payments": ("3", OF_TOPIC)}
+    alone = Files({"1": "1"}, topics, source=2)
+    assert minima(asked, alone) == [
+        ("", None, (1,), (1,)), ("orders", None, None, None), ("payments", "3", None, None),
+    ]  # fmt: skip
+    assert minima(asked, Files({"1": "2"}, topics, source=3)) == [("", None, (1,), (2,)), ("orders", "2", None, None)]
 
 
 def test_a_value_of_unknown_origin_counts_for_the_topic_as_brokers_before_1_1_have_it() -> None:

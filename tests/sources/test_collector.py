@@ -16,7 +16,7 @@ import pytest
 from streaming.bus.log import RemovedBytes
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
-from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
+from streaming.errors import BusFull, BusReplaced, ConnectionRefused, IsrwatchError
 from streaming.sources.collector import collector
 from streaming.sources.collector.collector import Collector, Collectors
 from streaming.sources.protocol.connection import ServiceRefused
@@ -229,6 +229,18 @@ class Limited(ListBus):
     removed = RemovedBytes(10, 20)
 
 
+class RemovedOnce(ListBus):
+    """A bus whose folder is removed before its second write."""
+
+    def publish(self, observations: Sequence[Observation]) -> None:
+        is_second, self.writes = self.writes == 1, self.writes + 1
+        if is_second:
+            raise BusReplaced("/bus/x.log was removed")
+        super().publish(observations)
+
+    writes = 0
+
+
 class Reporting(Scripted):
     def request_full_report(self) -> None:
         self.events.append("full report requested")
@@ -262,6 +274,14 @@ def test_what_a_bus_deletes_at_its_limit_is_reported_and_a_full_report_is_reques
     assert source.events.count("full report requested") == 1
     (line,) = lines
     assert line.startswith("a: the bus holds more than bus.max_bytes, so 20 bytes of changes were deleted that the job")
+
+
+def test_a_log_that_was_removed_is_begun_again_with_a_full_report() -> None:
+    source = Reporting("a", [heartbeat("a", 1)], [heartbeat("a", 2)])
+    bus, lines = run(source, bus=RemovedOnce())
+    assert told(bus, "a") == [1, 2]
+    assert source.events.count("full report requested") == 1
+    assert lines == ["a: /bus/x.log was removed"]
 
 
 @pytest.mark.parametrize(("hours", "way"), [(2, "ahead"), (-2, "back")])

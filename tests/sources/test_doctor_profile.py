@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka.protocol.admin import DescribeQuorumRequest, ListPartitionReassignmentsRequest
+from kafka.protocol.consumer import ListOffsetsRequest
 
 from streaming.commands import doctor_log
 from streaming.commands.doctor import CHECKS
@@ -62,6 +64,21 @@ def test_a_loss_names_the_permission_or_the_version_and_what_cannot_be_told() ->
     assert str(quorum).startswith(
         "polling lacks leader of the quorum (DescribeQuorum) before Kafka 3.3, and with ZooKeeper: a failover"
     )
+
+
+def test_a_request_that_a_proxy_leaves_out_is_not_blamed_on_the_version() -> None:
+    (reassignments,) = losses((), [{**NEWEST, 46: (0, -1)}])
+    assert str(reassignments) == (
+        "polling lacks reassignments (ListPartitionReassignments) as a proxy leaves it out: a partition that is being "
+        "moved looks under-replicated (KIP-352)"
+    )
+
+
+@pytest.mark.parametrize("request_type", [DescribeQuorumRequest, ListPartitionReassignmentsRequest, ListOffsetsRequest])
+def test_each_request_has_its_own_number(request_type: Any) -> None:
+    """That of AlterPartitionReassignments, which proxies for reading leave out, is the one before."""
+    name = request_type.__name__.removesuffix("Request")
+    assert {each.api_key for each in POLLED_EVIDENCE if each.request.startswith(name)} == {request_type.API_KEY}
 
 
 @pytest.mark.parametrize(

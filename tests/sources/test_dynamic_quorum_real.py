@@ -107,7 +107,7 @@ def directories_of(cluster: Sandbox) -> list[Directory]:
 
 def gone(quorum: Quorum) -> dict[Any, Any]:
     def member(each: QuorumMember) -> Member:
-        return Member(each.node, each.directory_id, each.is_voter, 0, each.last_caught_up_ms)
+        return Member(each.node, each.directory_id, each.is_voter, 0, 1_000 * (each.last_caught_up_ms or 0) or None)
 
     return replaced(quorum.members, member)
 

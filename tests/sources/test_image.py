@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -119,7 +120,8 @@ def test_the_state_at_the_end_of_a_real_log_is_the_known_one(recorded_log: Recor
         ("orders", DISKLESS, None),
         ("loose", DISKLESS, None),
         ("loose", "unclean.leader.election.enable", "true"),
-    } == {(item.topic, item.key, item.value) for item in of(seen.ConfigObserved, snapshot)}
+    } == {(each.topic, each.key, each.value) for each in of(seen.ConfigObserved, snapshot) if each.brokers is None}
+    assert [each.values for each in of(seen.ConfigObserved, snapshot) if each.brokers is not None] == [()]
 
 
 @pytest.mark.parametrize("log", LOGS)
@@ -290,7 +292,7 @@ def test_a_deleted_topic_is_gone_with_its_configuration() -> None:
     assert isinstance(unset, seen.ConfigObserved)
     assert (removed.topic, removed.topic_id, unset.topic, unset.value) == ("orders", TOPIC, "orders", None)
     snapshot = full_report(cluster)
-    assert [item.kind for item in snapshot] == ["snapshot_begin", "config", "snapshot_end"]
+    assert [item.kind for item in snapshot] == ["snapshot_begin", "config", "config", "snapshot_end"]
     assert (snapshot[1].topic, snapshot[1].value) == ("", None)
 
 
@@ -307,7 +309,7 @@ def test_a_topic_is_reported_as_diskless_by_either_name_of_the_configuration() -
 
     cluster.apply(batch(8, flag("inkless.enable", "true"), flag("diskless.enable", "true")), NOW)
     snapshot = full_report(cluster)
-    configs = [(item.topic, item.key, item.value) for item in of(seen.ConfigObserved, snapshot)]
+    configs = [(item.topic, item.key, item.value) for item in of(seen.ConfigObserved, snapshot) if item.brokers is None]
     assert configs == [("", MIN_ISR, None), ("orders", DISKLESS, "true"), ("orders", MIN_ISR, None)]
     gone = of(seen.ConfigObserved, cluster.apply(batch(10, RemoveTopic(topic_id=TOPIC)), NOW))
     assert [(item.key, item.value) for item in gone] == [(DISKLESS, None)]
@@ -354,7 +356,22 @@ def test_the_settings_of_one_broker_are_not_the_cluster_default() -> None:
     cluster = image()
     own = Config(resource_type=4, resource_name="3", key=MIN_ISR, value="2")
     other = Config(resource_type=2, resource_name="orders", key="retention.ms", value="1")
-    assert of(seen.ConfigObserved, cluster.apply(batch(0, own, other), NOW)) == []
+    (alone,) = of(seen.ConfigObserved, cluster.apply(batch(0, own, other), NOW))
+    assert (alone.value, alone.brokers, alone.values) == (None, (3,), (2,))
+    restored = ClusterImage.from_document(json.loads(json.dumps(cluster.to_document())))
+    assert [each.values for each in of(seen.ConfigObserved, full_report(restored)) if each.brokers is not None] == [
+        (2,)
+    ]
+    unset = of(seen.ConfigObserved, restored.apply(batch(2, replace(own, value=None)), NOW))
+    assert [(each.brokers, each.values) for each in unset] == [((), ())]
+
+
+def test_minima_of_single_brokers_are_unknown_after_a_checkpoint_without_them() -> None:
+    document = image().to_document()
+    del document["state"]["minima"]
+    cluster = ClusterImage.from_document(document)
+    own = Config(resource_type=4, resource_name="3", key=MIN_ISR, value="2")
+    assert of(seen.ConfigObserved, cluster.apply(batch(0, own), NOW)) == []
 
 
 def test_a_transaction_takes_effect_at_its_end_and_an_aborted_one_never() -> None:

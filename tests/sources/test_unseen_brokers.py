@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
+from kafka.protocol.admin import DescribeQuorumRequest
 
 from streaming.changes.advice.restart_safety import restart_advice
 from streaming.changes.advice.suspects import SuspectTally
@@ -30,10 +31,11 @@ PATIENCE_SECONDS = 10.0
 
 
 @pytest.fixture
-def cluster(fake_kafka: Callable[..., FakeKafka]) -> FakeKafka:
-    """Three brokers; broker 3 has no listener of the name that is asked."""
+def cluster(fake_kafka: Callable[..., FakeKafka], request: pytest.FixtureRequest) -> FakeKafka:
+    """Three brokers; broker 3 has no listener of the name that is asked. A proxy may leave out the features."""
     made: FakeKafka = fake_kafka(3, orders=3)
-    made.features = KRAFT
+    made.features = {} if getattr(request, "param", "") == "trimmed" else KRAFT
+    made.newest[DescribeQuorumRequest.API_KEY] = 0
     made.take_listener_from(3)
     made.configs["1"] = {"advertised.listeners": f"CLIENT://127.0.0.1:1,MONITOR://127.0.0.1:{made.ports[1]}"}
     return made
@@ -76,6 +78,7 @@ def is_whole(state: ReplicationState) -> bool:
     return any(each.has_baseline for each in state.clusters.values())
 
 
+@pytest.mark.parametrize("cluster", ["whole", "trimmed"], indirect=True)
 def test_nothing_is_offline_and_no_broker_down_that_only_cannot_be_seen(polled: Polled) -> None:
     state = polled.until(is_whole)
     assert brokers(state) == {1: (False, None), 2: (False, None), 3: (False, True)}

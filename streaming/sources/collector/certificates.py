@@ -26,7 +26,7 @@ from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, 
 from streaming.sources.protocol.identity import Role
 from streaming.sources.protocol.security import from_client
 from streaming.sources.protocol.sockets import CONNECT_SECONDS, Race, in_one_sentence, resolved
-from streaming.sources.protocol.tls import end_of_chain
+from streaming.sources.protocol.tls import validity_of_chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -60,10 +60,19 @@ class SecuredListener:
 
 
 class Shown(NamedTuple):
-    """The answer to a hello: when the first certificate of the chain ends, or why none was seen."""
+    """The answer to a hello: when the first certificate of the chain ends, or why none was seen.
+
+    ``begins_at``: when all of them hold; None: unseen.
+    """
 
     ends_at: float | None
     why_unseen: str = ""
+    begins_at: float | None = None
+
+    @property
+    def is_early(self) -> bool:
+        """True if it does not hold yet, by the clock here."""
+        return self.begins_at is not None and self.begins_at > time.time()
 
 
 def secured(end_points: Mapping[tuple[str, int], Iterable[EndPoint]]) -> list[SecuredListener]:
@@ -105,8 +114,8 @@ def _begun(plain: socket.socket, address: Address, seconds: float) -> Shown:
             why = f"{address} accepts connections, but is silent in the TLS handshake"
         except (OSError, ValueError) as error:  # also where it wants a certificate of ours: it has shown its own then
             why = f"{address} ends the TLS handshake: {error}"
-        ends_at = end_of_chain(begun)
-    return Shown(ends_at, "" if ends_at is not None else why)
+        seen = validity_of_chain(begun)
+    return Shown(None, why) if seen is None else Shown(seen.ends_at, begins_at=seen.begins_at)
 
 
 def look_at(listeners: Iterable[SecuredListener]) -> dict[SecuredListener, Shown]:
@@ -252,7 +261,8 @@ class CertificateWatch:
         seen = look_at(one for one in listed if one not in until)
         before, holds = self.shown, time.time() + _LONG_SECONDS
         self.shown = {one: _with_last_end(seen.get(one, before.get(one)), before.get(one)) for one in listed}
-        settled = [one for one, shown in seen.items() if shown.ends_at is not None and shown.ends_at > holds]
+        lasting = {one: shown for one, shown in seen.items() if (shown.ends_at or 0) > holds}
+        settled = [one for one, shown in lasting.items() if not shown.is_early]
         self.settled_until = until | dict.fromkeys(settled, now + SELDOM_SECONDS)
         self.is_known = True
         for one, shown in self.shown.items():
@@ -278,7 +288,7 @@ class CertificateWatch:
     def _say(self, one: SecuredListener, shown: Shown) -> None:
         """Report what has changed: unseen, seen, ended."""
         has_ended = shown.ends_at is not None and shown.ends_at <= time.time()
-        said = "unseen" if shown.ends_at is None else "ended" if has_ended else ""
+        said = "unseen" if shown.ends_at is None else "ended" if has_ended else "early" if shown.is_early else ""
         if said == self._said.get(one, ""):
             return
         self._said[one] = said
@@ -292,11 +302,15 @@ def _with_last_end(now: Shown | None, before: Shown | None) -> Shown:
 
 
 def in_words(one: SecuredListener, shown: Shown) -> str:
-    """Say that a certificate is unseen, or has ended."""
+    """Say that a certificate is unseen, does not hold yet, or has ended."""
     if shown.ends_at is None:
         return f"the certificate of {one} is unseen, and until when it holds is unknown: {shown.why_unseen}"
+    if shown.is_early:
+        begin = time.strftime("%Y-%m-%d %H:%M", time.gmtime(shown.begins_at))
+        return f"the certificate of {one} holds only from {begin} UTC on, by the clock here: {_EARLY}"
     date = time.strftime("%Y-%m-%d", time.gmtime(shown.ends_at))
     return f"the certificate of {one} ended on {date}: {NO_RESTART}"
 
 
+_EARLY: Final = "set that clock, or issue it again, and restart no broker or controller before"
 NO_RESTART: Final = "renew it, and restart no broker or controller before: open connections last, new ones are refused"

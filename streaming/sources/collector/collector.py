@@ -9,6 +9,8 @@
 #
 # What may fail, and what follows:
 #   - the cluster cannot be read (``ConnectionRefused``): the source is polled again with a growing pause;
+#   - a log of the bus was removed while it was written (``BusReplaced``): another one begins, and a full report is
+#     requested;
 #   - the disk of the bus is full (``BusFull``): the source is not polled, and the same observations are published again
 #     and again, without an acknowledgement;
 #   - the bus deleted at its limit what no job has applied, or the clock of the machine was set: a full report is
@@ -61,7 +63,7 @@ from prometheus_client import CollectorRegistry
 
 from streaming import movement, system_errors
 from streaming.contracts.observations import Channel
-from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
+from streaming.errors import BusFull, BusReplaced, ConnectionRefused, IsrwatchError
 from streaming.sources.collector.metrics import CollectorMetrics, MergedMetrics, source_up
 from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.source import ClockJumps, RestartPauses, wall_clock
@@ -277,15 +279,21 @@ class Collector:
         undecodable: list[bytes],
         observations: Sequence[Observation],
     ) -> bool:
-        """Publish what a source reported, however long the disk is full; return whether that was before the stop."""
+        """Publish what a source reported, however long the disk is full; return whether that was before the stop.
+
+        Where its log was removed, another one begins with it, and a full report is requested.
+        """
         refusals = 0
         while True:
             try:
-                while undecodable:
-                    publisher.publish_raw(Channel.REPLICATION, source.name, undecodable[0])
-                    del undecodable[0]
-                if observations:
-                    publisher.publish(observations)
+                _publish(publisher, source.name, undecodable, observations)
+            except BusReplaced as loss:
+                self._report(f"{source.name}: {loss}")
+                if isinstance(source, ReportingSource):
+                    source.request_full_report()
+                if self._stopping.wait(_PAUSES[0]):
+                    return False
+                continue
             except BusFull as refusal:
                 if not refusals:
                     self._report(f"{source.name}: {refusal}; trying again")
@@ -318,6 +326,17 @@ class Collector:
         )
         if isinstance(source, ReportingSource):
             source.request_full_report()
+
+
+def _publish(
+    publisher: DirectoryPublisher, source: str, undecodable: list[bytes], observations: Sequence[Observation]
+) -> None:
+    """Publish what could not be decoded, each once, then the observations."""
+    while undecodable:
+        publisher.publish_raw(Channel.REPLICATION, source, undecodable[0])
+        del undecodable[0]
+    if observations:
+        publisher.publish(observations)
 
 
 def sentence_of(failure: Exception) -> str:

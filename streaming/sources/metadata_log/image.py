@@ -190,6 +190,7 @@ class ClusterImage:
         configs |= dict.fromkeys(product(state.topics.values(), (MIN_ISR, DISKLESS)))
         configs |= state.reported_configs()
         settings += [ConfigStep(topic, key, value) for (topic, key), value in sorted(configs.items())]
+        settings += state.of_minima()
         members: list[Effect] = [BrokerStep(state.labelled(one)) for _, one in sorted(state.brokers.items())]
         return [
             SnapshotBegin(**common, snapshot_id=snapshot_id, reason=reason, is_new_log=is_new_log),

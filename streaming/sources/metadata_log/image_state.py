@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.contracts.codec import UNDECODABLE
 from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.observations import (
     DISKLESS,
     DISKLESS_KEYS,
@@ -55,7 +56,7 @@ from streaming.contracts.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from streaming.contracts.identifiers import BrokerId, Offset, TopicId
+    from streaming.contracts.identifiers import Offset, TopicId
     from streaming.sources.metadata_log.causes import Explanation
 
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
@@ -98,6 +99,13 @@ class ConfigStep:
 
 
 @dataclass(frozen=True, slots=True)
+class MinimaStep:
+    """The minima that are set for single brokers, by id, all of them; -1 for what is no number."""
+
+    minima: dict[BrokerId, int]
+
+
+@dataclass(frozen=True, slots=True)
 class CauseRevision:
     """The earlier step of a partition at this offset is proven to belong to a controlled shutdown of a broker."""
 
@@ -121,6 +129,7 @@ Effect = (
     | BrokerStep
     | TopicDeleted
     | ConfigStep
+    | MinimaStep
     | CauseRevision
     | LeaderChange
     | ControllersStep
@@ -142,6 +151,8 @@ class MetadataState:
         # is known: an assignment to one of them is older than that.
         self._failed: dict[BrokerId, frozenset[str]] = {}
         self.configs: dict[tuple[str, str], str] = {}
+        # By broker. None: a checkpoint of an older program had none, so it is unknown which were set before.
+        self.minima: dict[BrokerId, str] | None = {}
         self.features: dict[str, int] = {}
         self.controller: LeaderChange | None = None
         self.controller_end_points: dict[int, tuple[EndPoint, ...]] = {}
@@ -171,6 +182,11 @@ class MetadataState:
         """Return every configuration that is set, as it is reported."""
         keys = dict.fromkeys((topic, _reported_as(key)) for topic, key in self.configs)
         return {(topic, key): value for topic, key in keys if (value := self._config(topic, key)) is not None}
+
+    def of_minima(self) -> list[Effect]:
+        """Return the minima that are set for single brokers; none while they are not known."""
+        minima = None if self.minima is None else sorted(self.minima.items())
+        return [] if minima is None else [MinimaStep({one: int(n) if n.isdecimal() else -1 for one, n in minima})]
 
     def _config(self, topic: str, key: str) -> str | None:
         """Return one configuration; one that has two names is true if it is by either."""
@@ -323,7 +339,10 @@ class MetadataState:
     @apply.register
     def _(self, record: Config) -> list[Effect]:
         is_topic = record.resource_type == RESOURCE_TOPIC
-        is_default = record.resource_type == RESOURCE_BROKER and not record.resource_name
+        is_broker = record.resource_type == RESOURCE_BROKER
+        is_default = is_broker and not record.resource_name
+        if is_broker and record.resource_name.isdecimal() and record.key == MIN_ISR:
+            return self._minimum_set(BrokerId(int(record.resource_name)), record.value)
         if record.key not in CONFIG_KEYS or not (is_topic or is_default):
             return []
         name = record.resource_name if is_topic else ""
@@ -333,6 +352,13 @@ class MetadataState:
             self.configs[name, record.key] = record.value
         key = _reported_as(record.key)
         return [ConfigStep(name, key, self._config(name, key))]
+
+    def _minimum_set(self, broker: BrokerId, value: str | None) -> list[Effect]:
+        """Set the minimum of one broker alone; None takes it back."""
+        if self.minima is not None:
+            self.minima = {each: other for each, other in self.minima.items() if each != broker}
+            self.minima |= {} if value is None else {broker: value.strip()}
+        return self.of_minima()
 
     @apply.register
     def _(self, record: FeatureLevel) -> list[Effect]:
@@ -406,8 +432,8 @@ def observed(effect: Effect, envelope: Mapping[str, Any], why: Explanation | Non
             return partition_observed(effect, envelope, why, index)
         case BrokerStep():
             return broker_observed(effect, envelope)
-        case ConfigStep(topic=topic, key=key, value=value):
-            return ConfigObserved(**envelope, topic=topic, key=key, value=value, origin=ConfigOrigin.LOG)
+        case ConfigStep() | MinimaStep():
+            return _config_observed(effect, envelope)
         case CauseRevision():
             return _cause_revised(effect, envelope, index)
         case TopicDeleted(topic=topic, topic_id=topic_id):
@@ -454,6 +480,14 @@ def _controller_observed(effect: LeaderChange | ControllersStep, envelope: Mappi
         registered_controllers=None if levels is None else tuple(sorted(levels)),
         registered_levels=None if levels is None else tuple(levels[node] for node in sorted(levels)),
     )
+
+
+def _config_observed(effect: ConfigStep | MinimaStep, envelope: Mapping[str, Any]) -> ConfigObserved:
+    if isinstance(effect, ConfigStep):
+        of_topic: dict[str, Any] = {"topic": effect.topic, "key": effect.key, "value": effect.value}
+        return ConfigObserved(**envelope, **of_topic, origin=ConfigOrigin.LOG)
+    minima: dict[str, Any] = {"brokers": tuple(effect.minima), "values": tuple(effect.minima.values())}
+    return ConfigObserved(**envelope, topic="", key=MIN_ISR, origin=ConfigOrigin.LOG, **minima)
 
 
 def _cause_revised(revision: CauseRevision, envelope: Mapping[str, Any], index: int) -> CauseRevised:
@@ -517,6 +551,7 @@ def state_document(state: MetadataState) -> dict[str, Any]:
         "broker_fields": list(_BROKER_FIELDS),
         "brokers": _rows(state.brokers.values(), _BROKER_FIELDS),
         "configs": [[topic, key, value] for (topic, key), value in state.configs.items()],
+        "minima": None if state.minima is None else sorted(state.minima.items()),
         "features": dict(state.features),
         "controller": None if state.controller is None else asdict(state.controller),
         "controller_end_points": [[node, *points] for node, points in state.controller_end_points.items()],
@@ -539,6 +574,8 @@ def state_from_document(document: Mapping[str, Any]) -> MetadataState:
         end_points = tuple(EndPoint(*each) for each in broker.end_points)  # JSON has lists for them
         state.brokers[broker.broker] = replace(broker, end_points=end_points)
     state.configs = {(topic, key): value for topic, key, value in document["configs"]}
+    minima = document.get("minima")
+    state.minima = None if minima is None else {BrokerId(broker): value for broker, value in minima}
     state.features = dict(document["features"])
     controller = document["controller"]
     state.controller = None if controller is None else LeaderChange(**controller)

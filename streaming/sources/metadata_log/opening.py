@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import ControllerObserved, Observation, SourceKind
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses
+from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses, NoQuorumLeader
 from streaming.sources.metadata_log.source import MetadataLogSource
 from streaming.sources.metadata_log.tail import NO_NODE
 from streaming.sources.permissions import grantee_of
 from streaming.sources.protocol.addresses import parse_address, parse_servers
-from streaming.sources.protocol.connection import ServiceRefused, dialer
+from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.quorum_messages import Leader
 from streaming.sources.protocol.security import from_client
+from streaming.sources.protocol.sockets import NoAnswer
 from streaming.sources.source import SILENCE_SECONDS, Timer, monotonic
 
 if TYPE_CHECKING:
@@ -156,20 +157,23 @@ class VotersSource:
     def _ask(self) -> tuple[tuple[int, ...] | None, bool | None]:
         """Ask who has caught up, and whether the quorum has a leader; None for what no answer says.
 
-        A broker that is asked asks the leader, and answers late, or with an error, where there is none. That is said
-        only of brokers that answer other questions, and none of which may not be asked this one, or is too old.
+        A broker that is asked asks the leader, and answers late, or with an error, where there is none; one that hangs
+        up, or a proxy that does, says nothing of the quorum. That none leads is said only of brokers that answer other
+        questions, and none of which may not be asked this one, or is too old.
         """
-        is_led: bool | None = None
         try:
             cluster_id = self._bootstrap.cluster_id()
-            self._last = self._last if cluster_id == self._cluster_id else None
-            self._cluster_id, is_led = cluster_id, False
+        except ConnectionRefused:
+            return None, None
+        self._last = self._last if cluster_id == self._cluster_id else None
+        self._cluster_id = cluster_id
+        try:
             self._last = self._bootstrap.quorum()
             return caught_up_in(self._last), True
-        except ServiceRefused:
-            return None, None
+        except (NoQuorumLeader, NoAnswer):  # the latter is late
+            return None, False
         except ConnectionRefused:
-            return None, is_led
+            return None, None
 
     def acknowledge(self) -> None:
         """Do nothing: there is no position."""

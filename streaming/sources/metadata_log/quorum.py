@@ -18,6 +18,7 @@ from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, Connection, ServiceRefused
 from streaming.sources.protocol.identity import WrongNode, require_cluster
 from streaming.sources.protocol.quorum_messages import Quorum, describe_quorum_request, read_quorum
+from streaming.sources.protocol.sockets import Failure, NoAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 _ENDPOINTS_SINCE: Final = 2
 _METADATA_NEWEST: Final = 12
-_DISCOVERY_SECONDS: Final = 3.0
+DISCOVERY_SECONDS: Final = 3.0
 PATIENCE_SECONDS: Final = 4.0
 """For all brokers together, once one was reached."""
 
@@ -81,8 +82,13 @@ class Bootstrap:
         return self._first(brokers_of, "no broker of cluster.bootstrap_servers says which brokers there are")
 
     def features(self) -> dict[str, int]:
-        """Return the levels of the cluster's features; none with ZooKeeper."""
+        """Return the levels of the cluster's features; none with ZooKeeper, or behind a proxy that leaves them out."""
         return self._first(attrgetter("features"), "no broker of cluster.bootstrap_servers says its features")
+
+    def has_zookeeper(self) -> bool:
+        """Return whether the cluster uses ZooKeeper."""
+        unanswered = "no broker of cluster.bootstrap_servers says what it supports"
+        return self._first(lambda connection: connection.has_zookeeper, unanswered)
 
     def quorum(self, *, with_addresses: bool = False) -> Quorum:
         """Return leader and voters of the metadata quorum; requires Describe on the cluster.
@@ -101,7 +107,7 @@ class Bootstrap:
             if is_reached and time.monotonic() > until:
                 break
             try:
-                connection = self._dial(server, response_seconds=_DISCOVERY_SECONDS)
+                connection = self._dial(server, response_seconds=DISCOVERY_SECONDS)
                 is_reached = True
                 try:
                     require_cluster(connection, self._cluster_id)
@@ -120,13 +126,21 @@ class Bootstrap:
         if permanent is not None:
             raise permanent
         reasons = "; ".join(map(str, refusals))
+        if any(isinstance(one, NoQuorumLeader) for one in refusals):
+            raise NoQuorumLeader(f"{unanswered}: {reasons}")
+        if is_reached and any(isinstance(one, NoAnswer) and one.how is Failure.SILENT for one in refusals):
+            raise NoAnswer(f"{unanswered}: {reasons}", Failure.SILENT)
         if is_reached:
             raise ConnectionRefused(f"{unanswered}: {reasons}")
         raise ConnectionRefused(f"no broker of cluster.bootstrap_servers responds: {reasons}; check the addresses")
 
 
+class NoQuorumLeader(ConnectionRefused):
+    """A broker answers that the metadata quorum has no leader."""
+
+
 class NoMetadataLog(ServiceRefused):
-    """The cluster has no metadata log: it uses ZooKeeper."""
+    """The cluster has no metadata log, as with ZooKeeper, or none that can be found."""
 
 
 def cluster_id_of(connection: Connection) -> ClusterId:
@@ -157,9 +171,14 @@ def quorum_of(connection: Connection, listener: str | None, grantee: Grantee) ->
     """Ask for the quorum; without a listener no addresses are needed, with "" those of any listener."""
     version = connection.newest(DescribeQuorumRequest.API_KEY, _ENDPOINTS_SINCE, "DescribeQuorum")
     if version < 0:
+        instead = 'set collect.primary_source = "poll"'
+        if connection.has_zookeeper:
+            raise NoMetadataLog(
+                f"{connection.address} is of a cluster with ZooKeeper, which has no metadata log: {instead}"
+            )
         raise NoMetadataLog(
-            f"{connection.address} is of a cluster with ZooKeeper, which has no metadata log: set "
-            'collect.primary_source = "poll"'
+            f"{connection.address} does not say who leads the metadata quorum (DescribeQuorum): a proxy leaves that "
+            f"out, or it is another product than Apache Kafka; {instead}"
         )
     if listener is not None and version < _ENDPOINTS_SINCE:
         raise ServiceRefused(
@@ -176,7 +195,7 @@ def quorum_of(connection: Connection, listener: str | None, grantee: Grantee) ->
             f"they have {', '.join(quorum.listeners)}"
         )
     if quorum.error or quorum.leader.node < 0:
-        raise ConnectionRefused(f"{connection.address} has no leader of the metadata quorum (error {quorum.error})")
+        raise NoQuorumLeader(f"{connection.address} has no leader of the metadata quorum (error {quorum.error})")
     if listener is not None and quorum.leader.node not in quorum.nodes:
         raise ConnectionRefused(f"{connection.address} has no address of controller {quorum.leader.node}, the leader")
     return quorum

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import Micros, Offset
 from streaming.contracts.observations import SnapshotReason
 from streaming.contracts.records import LeaderChange, RecordBatch
-from streaming.errors import ConnectionRefused
+from streaming.errors import BusFull, ConnectionRefused
 from streaming.sources import checkpoint
 from streaming.sources.metadata_log.image import ClusterImage
 from streaming.sources.metadata_log.image_state import undecodable
@@ -160,7 +160,7 @@ class MetadataLogSource:
         self._report_due.restart(timer())
         self._snapshot_at, self._checkpoint_at = clock(), Micros(timer() - _IDLE)  # the first one is due at once
         self._checkpoint_cost = 0
-        self._is_busy = self._is_unacknowledged = self._is_new_log = False
+        self._is_busy = self._is_unacknowledged = self._is_new_log = self._is_disk_full = False
         self._advertised = self._ask_advertised(bootstrap)
         self._image = self._restored() or self._empty()
         self._image.learn_listener(self._advertised)
@@ -360,7 +360,16 @@ class MetadataLogSource:
         began = self._timer()
         image = self._image.to_document()
         at = {"version": checkpoint.VERSION, "cluster_id": self.cluster_id, "snapshot_at": self._snapshot_at}
-        checkpoint.write(self._path, {**at, "image": image})
         self._checkpoint_at = self._timer()
+        try:
+            checkpoint.write(self._path, {**at, "image": image})
+        except BusFull as refusal:  # the one before holds: more is repeated after a restart, and nothing is lost
+            if not self._is_disk_full:
+                self._report(f"{refusal}; trying again")
+            self._is_disk_full = True
+            return
+        if self._is_disk_full:
+            self._report(f"writes the checkpoint {self._path} again")
+        self._is_disk_full, self._checkpoint_at = False, self._timer()
         self._checkpoint_cost = self._checkpoint_at - began
         self._is_busy = False

@@ -16,7 +16,6 @@ from kafka.protocol.admin import DescribeTopicPartitionsRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, BrokerId, ClusterId, TopicId, synthetic_topic_id
-from streaming.contracts.records import METADATA_VERSION
 from streaming.errors import ConnectionRefused, InvalidObservation
 from streaming.sources.polling.view import ClusterView, PartitionView, in_order, with_leaders, without_listener
 from streaming.sources.protocol import identity
@@ -189,13 +188,10 @@ class ConnectedBroker:
             topics={topic.name: topic.partitions for topic in topics},
             topic_ids={topic.name: topic.topic_id or synthetic_topic_id(cluster_id, topic.name) for topic in topics},
             partition_counts={topic.name: topic.partition_count for topic in topics},
-            unseen=without_listener(theirs, answer.brokers) if self._is_kraft else frozenset(),
+            # With ZooKeeper a controller takes dead brokers out of ISRs in a later step.
+            unseen=without_listener(theirs, answer.brokers) if self._connection.is_kraft else frozenset(),
         )
         return with_leaders(view, None) if view.unseen else view
-
-    @property
-    def _is_kraft(self) -> bool:  # with ZooKeeper a controller takes dead brokers out of ISRs in a later step
-        return METADATA_VERSION in self._connection.features
 
     def _who_answers(self, view: ClusterView) -> int:
         """Return the broker that answers; its address may lead to another one, so two may be the same."""

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 # As Kafka numbers where a value comes from.
 _OWN: Final = 1
 _OF_BROKER: Final = frozenset({2, 4, 5})
-"""A broker's own: dynamic, of its file, or Kafka's default. All other values are those of every leader; brokers before
-1.1 do not say where a value comes from."""
+"""A broker's own: dynamic, of its file, or Kafka's default. All other values are those of every leader, but that of the
+cluster where one is set for a broker alone; brokers before 1.1 do not say where a value comes from."""
+_OF_CLUSTER, _OF_BROKER_ALONE = 3, 2
 _UNKNOWN: Final = -1  # Kafka's error code
 _AUTHORIZATION_FAILED: Final = frozenset({29, CLUSTER_AUTHORIZATION_FAILED})  # of a topic, of the cluster
 _ANOTHER_BROKER: Final = 42  # what a broker responds that is asked for the configuration of another one
@@ -80,6 +81,8 @@ class ConfigsRound:
     _reported: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _times: dict[str, str | None] = field(default_factory=dict)
     _minima: dict[int, int] = field(default_factory=dict)
+    _set_alone: frozenset[int] = frozenset()
+    """Brokers for which a minimum is set alone."""
     _probe: str = ""
 
     def ask(self, describer: ConfigDescriber, view: ClusterView, now: Micros, *, everything: bool) -> None:
@@ -137,10 +140,10 @@ class ConfigsRound:
             return []
         responses, self._responses = self._responses, {}
         self.refusal = self.broker_refusal = None
+        of_brokers = self._changed_minima(responses)
         changed = [*self._changed(responses), *self._changed_times(responses)]
         window = {"occurred_not_before": self._requested_at, "occurred_not_after": max(self._requested_at, now)}
         common: dict[str, Any] = {**envelope, **window, "origin": ConfigOrigin.DESCRIBE}
-        of_brokers = self._changed_minima(responses)
         return [
             *(ConfigObserved(**common, topic="", key=MIN_ISR, **of_brokers) for _ in [0] if of_brokers),
             *(ConfigObserved(**common, topic=topic, key=key, value=value) for topic, key, value in changed),
@@ -148,11 +151,14 @@ class ConfigsRound:
 
     def _changed_minima(self, responses: Responses) -> dict[str, Any]:
         """Return the minimum of each broker's own configuration, if one of them is new; all of them at once."""
-        answered = {
-            int(name): _number(described.values[MIN_ISR].value)
-            for name, described in _of_kind(Resource.BROKER, responses)
-            if MIN_ISR in described.values
+        described = {
+            int(name): one.values[MIN_ISR]
+            for name, one in _of_kind(Resource.BROKER, responses)
+            if MIN_ISR in one.values
         }
+        answered = {broker: _number(each.value) for broker, each in described.items()}
+        alone = {broker for broker, each in described.items() if each.source == _OF_BROKER_ALONE}
+        self._set_alone = (self._set_alone - described.keys()) | alone
         before, self._minima = self._minima, self._minima | answered
         if self._minima == before:
             return {}
@@ -166,7 +172,7 @@ class ConfigsRound:
                 continue
             if MIN_ISR in described.values and described.values[MIN_ISR].source in _OF_BROKER:
                 self._probe = name
-            for key, value in _values(described.values):
+            for key, value in _values(described.values, is_of_all=not self._set_alone):
                 if (name, key) not in self._reported or self._reported[name, key] != value:
                     self._reported[name, key] = value
                     yield name, key, value
@@ -208,15 +214,17 @@ def _missing_permission(error: int, permission: Permission, *, on: str = "") -> 
     return PermissionDenied(permission, on=on) if error in _AUTHORIZATION_FAILED else None
 
 
-def _values(entries: Mapping[str, DescribedValue]) -> Iterator[tuple[str, str | None]]:
+def _values(entries: Mapping[str, DescribedValue], *, is_of_all: bool) -> Iterator[tuple[str, str | None]]:
     """Give the configurations of a topic that matter here.
 
-    A minimum that is neither the topic's nor the cluster's is that of the broker which was asked, and of no other.
+    A minimum that is neither the topic's nor the cluster's is that of the broker which was asked, and of no other. That
+    of the cluster does not count for a broker that has another one of its own: then each broker says its own.
     A topic is diskless by its own value: the broker's default is only that of new topics, and not of internal ones.
     Of brokers that do not know the configuration, as those of Apache Kafka, there is nothing to say.
     """
     minimum = entries.get(MIN_ISR)
-    yield MIN_ISR, None if minimum is None or minimum.source in _OF_BROKER else minimum.value
+    of_leader = _OF_BROKER if is_of_all else _OF_BROKER | {_OF_CLUSTER}
+    yield MIN_ISR, None if minimum is None or minimum.source in of_leader else minimum.value
     flags = [entries[key] for key in DISKLESS_KEYS if key in entries]
     if flags:
         own = (each.value for each in flags if each.source == _OWN)

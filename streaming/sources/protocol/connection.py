@@ -9,8 +9,9 @@ import time
 from contextlib import closing, contextmanager
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
@@ -20,9 +21,11 @@ from kafka.protocol.sasl import (
 )
 
 from streaming import movement
+from streaming.contracts.records import METADATA_VERSION
 from streaming.errors import ConfigurationError, ConnectionRefused, InvalidObservation
 from streaming.sources.protocol.addresses import Peer, Peers
 from streaming.sources.protocol.primitives import INT32, ByteReader
+from streaming.sources.protocol.security import NEVER, NO_SESSION, Session
 from streaming.sources.protocol.sockets import (
     CONNECT_SECONDS,
     Failure,
@@ -33,7 +36,7 @@ from streaming.sources.protocol.sockets import (
     in_one_sentence,
     resolved,
 )
-from streaming.sources.protocol.tls import end_of_chain
+from streaming.sources.protocol.tls import distrust, end_of_chain, refusal_of_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -45,12 +48,11 @@ T = TypeVar("T")
 CLIENT_ID: Final = "isrwatch"
 CLUSTER_AUTHORIZATION_FAILED: Final = 31  # Kafka's error code
 RESPONSE_SECONDS: Final = 10.0
-NEVER: Final = float("inf")
 _LEAST_SECONDS: Final = 0.01
-_RENEWED_AFTER: Final = 0.85
-_LEAST_RENEWAL_SECONDS: Final = 1.1
 _MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 _UNREADABLE: Final = (ValueError, LookupError, struct.error, TypeError, AttributeError)
+_LEADER_AND_ISR: Final = 4
+_ILLEGAL_SASL_STATE: Final = 34  # of a listener without logins
 _ERROR: Final = slice(4, 6)  # behind the correlation id
 SIZE: Final = struct.Struct(">i")
 """The first bytes of a request and a response: how many follow."""
@@ -101,12 +103,13 @@ class Connection:
     ) -> None:
         self.address = address
         self.features: dict[str, int] = {}
+        self.versions: dict[int, tuple[int, int]] = {}
         self.muted_until = 0.0
         self.after_reopening: Callable[[], object] = lambda: None
         self._security, self.peer, self._accepted = security, peer or Peer(), accepted
         self._correlation, self._is_closed = 0, False
         self._response_seconds, self._step_seconds = response_seconds, NEVER
-        self.session, self._is_reopening = NO_SESSION, False
+        self.session, self._is_reopening, self._is_served = NO_SESSION, False, False
         with self._counting_errors():
             self._open()
 
@@ -125,6 +128,16 @@ class Connection:
                 "upgrade isrwatch"
             )
         return min(supported, newest) if oldest <= supported else -1
+
+    @property
+    def is_kraft(self) -> bool:
+        """True if its cluster has a metadata quorum: a proxy may leave out the features, and a few of the requests."""
+        return METADATA_VERSION in self.features or self.newest(DescribeQuorumRequest.API_KEY, 0) >= 0
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """True if its cluster uses ZooKeeper, whose brokers alone take leaders from a controller by LeaderAndIsr."""
+        return _LEADER_AND_ISR in self.versions
 
     def required(self, api_key: int, supported: int, name: str) -> int:
         """Return the newest version that both sides support.
@@ -148,7 +161,9 @@ class Connection:
         with self._counting_errors():
             if not self._is_reopening:
                 self._freshen()
-            return self._exchange(request, response, read)
+            answer = self._exchange(request, response, read)
+            self._is_served = True
+            return answer
 
     def _freshen(self) -> None:
         if self._is_hung_up():
@@ -206,9 +221,35 @@ class Connection:
             )
         return int(size)
 
-    def closed_by_node(self, error: OSError | str) -> NoAnswer:
-        """Return the failure of a connection that the node has closed."""
-        return NoAnswer(f"{self.address} closed the connection: {error}", Failure.CLOSED)
+    def closed_by_node(self, error: OSError | str) -> ConnectionRefused:
+        """Return the failure of a connection that the node has closed, or says why it does not accept us."""
+        if self._security.tls is not None and (refused := refusal_of_ours(error) or self._last_words()):
+            return ConnectionRefused(f"{self.address} {self._security.tls.without_ours(refused)}")
+        return NoAnswer(f"{self.address} closed the connection: {error}{self._perhaps()}", Failure.CLOSED)
+
+    def _perhaps(self) -> str:
+        """Return what to check where a node has closed a connection before it answered anything but its versions."""
+        if self._is_served or self._security.mechanism is not None:
+            return ""
+        table = self._security.table
+        if not self.versions:
+            return (
+                f"; if it goes on, check the port, security.protocol of {table}, and how many connections it allows "
+                "(max.connections.per.ip, max.connections)"
+            )
+        return f"; if it asks for a login, set security.protocol and sasl.mechanism of {table}"
+
+    def _last_words(self) -> str:
+        """Return what a node has said before it closed a connection with TLS, where a request met the end of it first.
+
+        In TLS 1.3 a server looks at our certificate when the handshake is over for us.
+        """
+        try:
+            self.socket.settimeout(0)
+            self.socket.recv(1)
+        except (OSError, ValueError) as error:
+            return refusal_of_ours(error) if isinstance(error, OSError) else ""
+        return ""
 
     def _open(self) -> None:
         """Connect and log in at the first address of the name that lets us do all of it.
@@ -216,7 +257,7 @@ class Connection:
         While others are left, each step of an address, TLS or a response, has a limit of its own: one that is far away
         is not taken for one that is silent. A refused login is the last word of all of them.
         """
-        self.muted_until, self.session = 0.0, NO_SESSION
+        self.muted_until, self.session, self._is_served = 0.0, NO_SESSION, False
         places = resolved(self.address, CONNECT_SECONDS)
         until = time.monotonic() + 2 * CONNECT_SECONDS
         with closing(Race(places, first=first_of(self.address))) as race:
@@ -229,7 +270,7 @@ class Connection:
                 except ServiceRefused:
                     raise
                 except ConnectionRefused as refusal:
-                    race.fail(place, str(refusal), getattr(refusal, "how", Failure.SILENT))
+                    race.fail(place, str(refusal), getattr(refusal, "how", Failure.UNFIT))
                 else:
                     self._step_seconds = NEVER
                     begin_with(self.address, str(place))
@@ -272,7 +313,11 @@ class Connection:
                 f"keys of {security.table}",
                 Failure.CLOSED,
             ) from None
+        except ssl.SSLCertVerificationError as error:
+            raise ConnectionRefused(f"{self.address} {distrust(error, security.table)}") from None
         except OSError as error:
+            if refused := refusal_of_ours(error):
+                raise ConnectionRefused(f"{self.address} {security.tls.without_ours(refused)}") from None
             raise ConnectionRefused(
                 f"{self.address} refuses TLS: {error}; check the ssl keys of {security.table}"
             ) from None
@@ -374,6 +419,11 @@ class Connection:
         error, offered = self._exchange(
             request, SaslHandshakeResponse, lambda one: (one.error_code, ", ".join(one.mechanisms))
         )
+        if error == _ILLEGAL_SASL_STATE or (error and not offered):
+            raise ServiceRefused(
+                f"{self.address} asks for no login: set {security.table} security.protocol to "
+                f"{'PLAINTEXT' if security.tls is None else 'SSL'}, or name a listener that does"
+            )
         if error:
             raise ServiceRefused(
                 f"{self.address} does not offer {security.mechanism}; "
@@ -410,35 +460,6 @@ class _Versions:
 def _versions_and_features(answer: Any) -> tuple[dict[int, tuple[int, int]], dict[str, int]]:  # noqa: ANN401 - as above
     features = {item.name: item.max_version_level for item in answer.finalized_features or ()}
     return {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}, features
-
-
-class Session(NamedTuple):
-    """Until when a login holds, and when it is to be renewed; monotonic seconds."""
-
-    renewed_at: float
-    ends_at: float
-    is_too_short: bool = False
-    """A broker lets no client log in twice within a second on one connection."""
-
-    @classmethod
-    def of(cls, began: float, seconds: float) -> Session:
-        """Return the session of a login; the broker's clock for it began after ``began``."""
-        return cls(began + _RENEWED_AFTER * seconds, began + seconds, _RENEWED_AFTER * seconds < _LEAST_RENEWAL_SECONDS)
-
-    def is_due(self, now: float) -> bool:
-        """Return whether it is to be renewed."""
-        return now >= self.renewed_at
-
-    def is_over(self, now: float) -> bool:
-        """Return whether it has ended."""
-        return now >= self.ends_at
-
-    def later(self, now: float) -> Session:
-        """Return the same session, to be renewed a little later."""
-        return self._replace(renewed_at=min(self.ends_at, now + _LEAST_RENEWAL_SECONDS))
-
-
-NO_SESSION: Final = Session(NEVER, NEVER)
 
 
 class Dial(Protocol):

@@ -9,7 +9,7 @@ by name.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import SaslMechanismOAuth
@@ -180,3 +180,40 @@ def tls_of(client: Mapping[str, str], table: str = "cluster.client") -> Tls | No
     if not client.get("security.protocol", "").upper().endswith("SSL"):
         return None
     return Tls({key: value for key, value in client.items() if key.startswith(("ssl.", "enable.ssl."))}, table)
+
+
+# Sessions: the time for which a login holds (KIP-368).
+
+
+NEVER: Final = float("inf")
+_RENEWED_AFTER: Final = 0.85
+_LEAST_RENEWAL_SECONDS: Final = 1.1
+
+
+class Session(NamedTuple):
+    """Until when a login holds, and when it is to be renewed; monotonic seconds."""
+
+    renewed_at: float
+    ends_at: float
+    is_too_short: bool = False
+    """A broker lets no client log in twice within a second on one connection."""
+
+    @classmethod
+    def of(cls, began: float, seconds: float) -> Session:
+        """Return the session of a login; the broker's clock for it began after ``began``."""
+        return cls(began + _RENEWED_AFTER * seconds, began + seconds, _RENEWED_AFTER * seconds < _LEAST_RENEWAL_SECONDS)
+
+    def is_due(self, now: float) -> bool:
+        """Return whether it is to be renewed."""
+        return now >= self.renewed_at
+
+    def is_over(self, now: float) -> bool:
+        """Return whether it has ended."""
+        return now >= self.ends_at
+
+    def later(self, now: float) -> Session:
+        """Return the same session, to be renewed a little later."""
+        return self._replace(renewed_at=min(self.ends_at, now + _LEAST_RENEWAL_SECONDS))
+
+
+NO_SESSION: Final = Session(NEVER, NEVER)

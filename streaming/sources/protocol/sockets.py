@@ -7,18 +7,19 @@ Addresses are connected to one after the other, each a moment after the one befo
 from __future__ import annotations
 
 import ipaddress
+import os
 import selectors
 import socket
 import threading
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
-from errno import ECONNREFUSED, EINPROGRESS
+from errno import EADDRNOTAVAIL, ECONNREFUSED, EINPROGRESS, EMFILE, ENFILE, ENOBUFS, ENOMEM
 from itertools import chain, zip_longest
-from os import strerror
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.errors import ConnectionRefused
+from streaming.system_errors import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,11 +35,15 @@ _REMEMBERED_SECONDS: Final = 600.0
 _LATE_SECONDS: Final = 30.0
 IMPATIENT_SECONDS: Final = 1.0
 _MOST_NAMES: Final = 2_000
+_LACKING: Final = frozenset({EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRNOTAVAIL})
+"""Errors of a machine without files, memory or ports to connect from."""
 
 
 class Failure(StrEnum):
     """Failure of a connection; what says least of the node behind the address comes first."""
 
+    LOCAL = "local"
+    """Not tried: this machine lacks what a connection takes."""
     REFUSED = "refused"
     """Refused at once: no process listens there."""
     UNREACHED = "unreached"
@@ -47,6 +52,8 @@ class Failure(StrEnum):
     """Accepted, or open for long, and closed."""
     SILENT = "silent"
     """Accepted, or open for long, and without a response in time."""
+    UNFIT = "unfit"
+    """It answers, and TLS fails, or it speaks another protocol: its process runs."""
 
 
 class NoAnswer(ConnectionRefused):
@@ -110,6 +117,9 @@ def resolved(address: Address, seconds: float) -> list[Place]:
     if isinstance(lookup.answer, Exception):
         if remembered is not None and getattr(lookup.answer, "errno", None) == socket.EAI_AGAIN:
             return remembered[1]
+        code = getattr(lookup.answer, "errno", None) or 0
+        if (how := _how(code)) is Failure.LOCAL:
+            raise NoAnswer(f"{address} cannot be reached: {_in_words(code)}", how)
         reason = getattr(lookup.answer, "strerror", None) or lookup.answer
         raise NoAnswer(f"{address} cannot be reached: {reason}", Failure.UNREACHED)
     if len(_remembered) >= _MOST_NAMES:
@@ -135,9 +145,18 @@ def _look_up(address: Address, lookup: _Lookup) -> None:
     try:
         lookup.answer = _places(address)
     except (OSError, UnicodeError) as error:
-        lookup.answer = error
+        lookup.answer = _lack() or error
     lookup.answered_at = time.monotonic()
     lookup.is_answered.set()
+
+
+def _lack() -> OSError | None:
+    """Return the error of a machine that has no file left for the resolver, which gives it any other name."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error
+    return None
 
 
 def _places(address: Address) -> list[Place]:
@@ -187,9 +206,9 @@ class Race:
         self._moment = min(MOMENT_SECONDS, self._seconds / (2 * max(1, len(ordered))))
         self.step_seconds, self._next_at = self._seconds / 2, 0.0
         self._begun: dict[socket.socket, tuple[Place, float]] = {}
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.PollSelector()  # takes no file of its own, of which there may be none left
         self.failures: dict[Place, str] = {}
-        self.how = Failure.REFUSED
+        self.how = Failure.LOCAL
 
     def fail(self, place: Place, why: str, how: Failure) -> None:
         """Note why an address cannot be used."""
@@ -234,13 +253,13 @@ class Race:
         try:
             plain = socket.socket(place.family, place.kind, place.protocol)  # fails where the machine has no IPv6
         except OSError as error:
-            self.fail(place, error.strerror or str(error), Failure.UNREACHED)
+            self.fail(place, _in_words(error.errno or 0) or str(error), _how(error.errno or 0))
             return
         plain.setblocking(False)
         code = plain.connect_ex(place.at)
         if code not in {0, EINPROGRESS}:
             plain.close()
-            self.fail(place, strerror(code), _how(code))
+            self.fail(place, _in_words(code), _how(code))
             return
         self._next_at = now + self._moment
         self._begun[plain] = place, now + self._seconds
@@ -254,7 +273,7 @@ class Race:
             plain.setblocking(True)
             return plain, place
         plain.close()
-        self.fail(place, strerror(code), _how(code))
+        self.fail(place, _in_words(code), _how(code))
         return None
 
     def _give_up(self, now: float) -> None:
@@ -265,7 +284,20 @@ class Race:
 
 
 def _how(code: int) -> Failure:
+    if code in _LACKING:
+        return Failure.LOCAL
     return Failure.REFUSED if code == ECONNREFUSED else Failure.UNREACHED
+
+
+def _in_words(code: int) -> str:
+    """Return the words of the system for an error; "" for none. What this machine lacks is not blamed on the node."""
+    if not code:
+        return ""
+    return (
+        f"this machine cannot connect: {reason_of(OSError(code, os.strerror(code)))}"
+        if code in _LACKING
+        else os.strerror(code)
+    )
 
 
 def _by_turns(places: Sequence[Place]) -> list[Place]:

@@ -13,11 +13,12 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.errors import ConfigurationError
 from streaming.sources.protocol.key_stores import read
 from streaming.stored_text import as_of_now
+from streaming.system_errors import sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,6 +88,13 @@ class Tls:
         own = {key: value for key, value in self.client.items() if key.startswith(_OWN) and key in SUPPORTED}
         return replace(self, client={**own, VERIFICATION: "false"})
 
+    def without_ours(self, refused: str) -> str:
+        """Say that a server does not accept our certificate, or wants one; ``refused`` are its words."""
+        if any(key in self.client for key in ("ssl.certificate.location", "ssl.certificate.pem", _KEYSTORE)):
+            return f"does not accept our certificate ({refused}): renew it, or check the ssl keys of {self.table}"
+        how = "set ssl.certificate.location and ssl.key.location"
+        return f"wants a certificate of its clients ({refused}): {how}, the ssl keys of {self.table}"
+
     def expiries(self) -> dict[str, float]:
         """Return until when the client's own certificates are valid, as they are now: property to seconds since 1970.
 
@@ -137,11 +145,13 @@ class Tls:
         key = self.client.get("ssl.key.location")
         if _KEYSTORE in self.client:
             self._show_keystore(context)
-        with tempfile.TemporaryDirectory(prefix="isrwatch-") as folder:
+        if not self.client.keys() & {"ssl.key.pem", "ssl.certificate.pem", "ssl.certificate.location"}:
+            return
+        with _private_folder(self.table) as folder:
             if "ssl.key.pem" in self.client:
-                key = self._written(Path(folder) / "key.pem", "ssl.key.pem")
+                key = self._written(folder / "key.pem", "ssl.key.pem")
             if "ssl.certificate.pem" in self.client:
-                certificate = self._written(Path(folder) / "certificate.pem", "ssl.certificate.pem")
+                certificate = self._written(folder / "certificate.pem", "ssl.certificate.pem")
                 with self._blaming("ssl.certificate.pem"):
                     context.load_cert_chain(certificate, key, password)
             elif "ssl.certificate.location" in self.client:
@@ -149,11 +159,12 @@ class Tls:
                     context.load_cert_chain(self.client["ssl.certificate.location"], key, password)
 
     def _show_keystore(self, context: ssl.SSLContext) -> None:
-        with self._blaming(_KEYSTORE), tempfile.TemporaryDirectory(prefix="isrwatch-") as folder:
+        with self._blaming(_KEYSTORE):
             store = self._store(_KEYSTORE)
             if not store.key:
                 raise ValueError("it has no key with a certificate")
-            key, chain = _private(Path(folder) / "key.pem", store.key), _private(Path(folder) / "own.pem", store.chain)
+        with _private_folder(self.table) as folder, self._blaming(_KEYSTORE):
+            key, chain = _private(folder / "key.pem", store.key), _private(folder / "own.pem", store.chain)
             context.load_cert_chain(chain, key, as_of_now(self.client.get("ssl.key.password", "")))
 
     def _store(self, key: str) -> KeyStore:
@@ -177,11 +188,61 @@ class Tls:
             raise ConfigurationError(f"{self.table} {key} cannot be used: {where}{error}") from None
 
 
+@contextmanager
+def _private_folder(table: str) -> Iterator[Path]:
+    """Give a folder for what OpenSSL reads from files only, which is gone afterwards.
+
+    Raises:
+        ConfigurationError: none can be written, as where the disk of ``TMPDIR`` is full.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="isrwatch-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the keys of {table} cannot be used: OpenSSL reads them from a file for a moment, and none can be "
+            f"written: {sentence_of(error)}; make space there, or set TMPDIR to another folder"
+        ) from None
+
+
 def _private(path: Path, content: str) -> str:
     """Write a file that only its owner may read; return its path."""
     path.touch(mode=0o600)
     path.write_text(content, encoding="utf-8")
     return str(path)
+
+
+# Reasons for which TLS fails, in words: which side does not accept the other's certificate, and what to do.
+
+
+_NOT_YET, _ENDED, _OTHER_NAMES = 9, 10, frozenset({62, 64})  # X509_V_ERR_*
+_OF_OURS: Final = re.compile(r"ALERT_.*(?:CERTIFICATE|UNKNOWN_CA)")
+
+
+def distrust(error: ssl.SSLCertVerificationError, table: str) -> str:
+    """Say why the certificate of a server is not accepted here: the end of a sentence about the server."""
+    if error.verify_code == _ENDED:
+        return (
+            "shows a certificate that has ended, itself or one that signs it: renew it there, and restart nothing "
+            "before; if it holds, the clock here is wrong"
+        )
+    if error.verify_code == _NOT_YET:
+        return (
+            "shows a certificate that is not valid yet, itself or one that signs it: set the clock here by NTP, or "
+            "issue it again"
+        )
+    if error.verify_code in _OTHER_NAMES:
+        return (
+            f"shows a certificate that is not for this name ({error.verify_message.rstrip('.')}): use a name that it "
+            f'has, issue it again, or set "ssl.endpoint.identification.algorithm" = "none" in {table}'
+        )
+    return f"shows a certificate that is not trusted here ({error.verify_message}): check the ssl keys of {table}"
+
+
+def refusal_of_ours(error: OSError | str) -> str:
+    """Return the words of a server that does not accept our certificate, or our lack of one; "" of other errors."""
+    reason = (getattr(error, "reason", None) or "") if isinstance(error, ssl.SSLError) else ""
+    return reason.partition("ALERT_")[2].lower().replace("_", " ") if _OF_OURS.search(reason) else ""
 
 
 # Until when a certificate is valid. Pure: bytes in, seconds since 1970 out.
@@ -197,8 +258,24 @@ _LONG: Final = 0x80
 _DER: Final = 2  # OpenSSL's number of the encoding, as _ssl has it
 
 
+class Validity(NamedTuple):
+    """The times between which a certificate, or each one of a chain, holds; seconds since 1970."""
+
+    begins_at: float
+    ends_at: float
+
+
 def expires_at(der: bytes) -> float:
     """Return the end of a certificate's validity.
+
+    Raises:
+        ValueError: it is no certificate.
+    """
+    return _validity(der).ends_at
+
+
+def _validity(der: bytes) -> Validity:
+    """Return between which times a certificate holds.
 
     Raises:
         ValueError: it is no certificate.
@@ -206,30 +283,41 @@ def expires_at(der: bytes) -> float:
     try:
         certificate = _elements(_elements(_elements(der)[0][1])[0][1])
         validity = [content for tag, content in certificate if tag != _VERSION][_VALIDITY]
-        tag, end = _elements(validity)[1]
-        text = end.decode("ascii")
+        (of_begin, begin), (of_end, end) = _elements(validity)[:2]
+        return Validity(_time(of_begin, begin.decode("ascii")), _time(of_end, end.decode("ascii")))
     except (IndexError, UnicodeDecodeError):
         raise ValueError("no certificate in DER") from None
+
+
+def _time(tag: int, text: str) -> float:
     if tag == _UTC_TIME:  # two digits of a year from 1950 to 2049
         text = ("19" if text[:2] >= "50" else "20") + text
     elif tag != _GENERALIZED_TIME:
-        raise ValueError(f"the end of a certificate's validity has the tag {tag:#x}")
+        raise ValueError(f"a time of a certificate's validity has the tag {tag:#x}")
     return float(calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")))
 
 
 def end_of_chain(secured: ssl.SSLSocket) -> float | None:
-    """Return when the first certificate of the chain ends that a server has shown, also where it ended the handshake.
+    """Return when the first certificate of the chain ends that a server has shown."""
+    validity = validity_of_chain(secured)
+    return None if validity is None else validity.ends_at
+
+
+def validity_of_chain(secured: ssl.SSLSocket) -> Validity | None:
+    """Return when all certificates of the chain hold that a server has shown, also where it ended the handshake.
 
     The leaf, what signs it, and the authority if the server sends it; None if it showed no certificate.
     """
     # Python has get_unverified_chain from 3.13 on; before, only the object behind the socket has it.
     behind = secured._sslobj  # type: ignore[attr-defined] # noqa: SLF001 - as above
     shown = [] if behind is None else behind.get_unverified_chain() or []
-    ends = []
+    each = []
     for certificate in shown:
         with suppress(ValueError):
-            ends.append(expires_at(certificate if isinstance(certificate, bytes) else certificate.public_bytes(_DER)))
-    return min(ends, default=None)
+            each.append(_validity(certificate if isinstance(certificate, bytes) else certificate.public_bytes(_DER)))
+    if not each:
+        return None
+    return Validity(max(one.begins_at for one in each), min(one.ends_at for one in each))
 
 
 def expiries_in(pem: str) -> list[float]:

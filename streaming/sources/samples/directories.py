@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.samples import LogDirectoryObserved
 from streaming.sources.permissions import DESCRIBE_CLUSTER, PermissionDenied
-from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, RawRequest, RawResponse
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, RawRequest, RawResponse, ServiceRefused
 from streaming.sources.protocol.primitives import INT16, INT64
 from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import Timer
@@ -32,6 +32,7 @@ NEWEST: Final = 5
 _ERROR_OF_ALL_SINCE: Final = 3
 _VOLUMES_SINCE: Final = 4
 _CORDONED_SINCE: Final = 5
+_KAFKA_STORAGE_ERROR: Final = 56
 _EVERY_TOPIC: Final = b"\0\0"  # null, and no tagged fields
 _REPLICA: Final = struct.Struct(">iqq?")  # number, size, lag of its offset, is it to replace the present one
 
@@ -41,7 +42,8 @@ class Directory(NamedTuple):
 
     Attributes:
         path: on the broker.
-        error: Kafka's code, 0 for none; 56 is an error of the disk. With one, nothing else is known of it.
+        error: Kafka's code, 0 for none; with one, nothing else is known of it. Only that of storage says that it is
+            offline: others are of the request.
         replica_bytes: what its logs take, those of replicas that move into it included.
         sizes: bytes of each log that is in use, by topic and partition.
         total_bytes, usable_bytes: of its volume; None before version 4, or where the broker cannot say.
@@ -130,6 +132,7 @@ class DirectoriesKind:
                 placed["size_bytes"].setdefault(topic, {}).update(sizes)
                 placed["log_dir"].setdefault(topic, {}).update(dict.fromkeys(sizes, directory.path))
         self._placed[answer.broker] = (view.topic_ids, placed)
+        unknown = [each for each in directories if each.error not in {0, _KAFKA_STORAGE_ERROR}]
         return AnswerContent([
             LogDirectoryObserved(
                 **envelope,
@@ -143,7 +146,15 @@ class DirectoriesKind:
                 is_cordoned=each.is_cordoned,
             )
             for each in directories
-        ])  # fmt: skip
+            if each not in unknown
+        ], next((_undescribed(answer.broker, each) for each in unknown), None))  # fmt: skip
+
+
+def _undescribed(broker: BrokerId, directory: Directory) -> ServiceRefused:
+    return ServiceRefused(
+        f"broker {broker} cannot describe its log directory {directory.path} (error {directory.error}), so nothing is "
+        "known of it now: its log says why"
+    )
 
 
 def _read(reader: ByteReader, version: int) -> tuple[int, tuple[Directory, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -11,7 +12,7 @@ from streaming.contracts.observations import MIN_ISR, is_true
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, TopicsSettingsObserved, reported
 from streaming.contracts.settings import UNCLEAN, BrokerFeatureObserved, BrokerSettingsObserved
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, PermissionDenied
-from streaming.sources.protocol.config_messages import Resource, describe_configs
+from streaming.sources.protocol.config_messages import Resource, ResourceConfig, describe_configs
 from streaming.sources.protocol.connection import CLIENT_ID, CLUSTER_AUTHORIZATION_FAILED
 from streaming.sources.protocol.identity import NodeIdentity, Role, require
 from streaming.sources.samples.kind import NEVER, AnswerContent
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerId, Micros, TopicId
     from streaming.sources.polling.view import ClusterView
-    from streaming.sources.protocol.config_messages import ResourceConfig
     from streaming.sources.protocol.connection import Connection
     from streaming.sources.samples.kind import Ask, BrokerAnswer
 
@@ -31,6 +31,7 @@ BROKERS: Final = "broker settings"
 _TOPICS_PER_REQUEST: Final = 500
 _TOPIC_AUTHORIZATION_FAILED: Final = 29
 _INVALID_REQUEST: Final = 42  # the answer of another broker
+_UNKNOWN: Final = -1  # Kafka's error code
 _OF_TOPIC: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "min_isr": (MIN_ISR, int),
     "allows_unclean_election": (UNCLEAN, is_true),
@@ -48,8 +49,9 @@ _OF_BROKER: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "min_isr": (MIN_ISR, int),
 }
 """Field to Kafka's key, and how its value is read."""
-_LEFT_TO_BROKERS: Final = frozenset({2, 4, 5})
-"""Sources of a topic's value, as Kafka numbers them, that are the asked broker's own."""
+_LEFT_TO_BROKERS: Final = frozenset({2, 3, 4, 5})
+"""Sources of a topic's value, as Kafka numbers them, that are the asked broker's own, or the cluster's default, which
+does not count for a broker with another one of its own."""
 _UNLIMITED: Final = 2**63 - 1  # reported by brokers that list a rate which was never set
 
 
@@ -158,7 +160,8 @@ def _of_topics(topic_ids: Mapping[str, TopicId], connection: Connection) -> Topi
 def _of_broker(broker: NodeIdentity, connection: Connection) -> BrokerSettingsAnswer:
     """Ask a broker about itself, which also proves each time that a connection still leads to it."""
     keys = [key for key, _ in _OF_BROKER.values()]
-    described = describe_configs(connection, Resource.BROKER, [str(broker.id)], keys)[str(broker.id)]
+    answer = describe_configs(connection, Resource.BROKER, [str(broker.id)], keys)
+    described = answer.get(str(broker.id), ResourceConfig(_UNKNOWN, {}))  # a proxy may leave it out
     if described.error == _INVALID_REQUEST:
         require(connection, broker)
     return BrokerSettingsAnswer(described, describe_features(connection))
@@ -179,9 +182,13 @@ def _by_field(feature: Feature) -> dict[str, Any]:
 
 
 def _read(fields: Mapping[str, tuple[str, Callable[[str], Any]]], described: ResourceConfig) -> dict[str, Any]:
-    """Return the value of each field that the broker knows."""
-    values = ((name, read, described.values.get(key)) for name, (key, read) in fields.items())
-    return {name: read(each.value) for name, read, each in values if each is not None and each.value is not None}
+    """Return the value of each field that the broker knows, and that can be read: other products have other values."""
+    values: dict[str, Any] = {}
+    for name, (key, read) in fields.items():
+        each = described.values.get(key)
+        with suppress(ValueError):
+            values |= {} if each is None or each.value is None else {name: read(each.value)}
+    return values
 
 
 def _blocks(

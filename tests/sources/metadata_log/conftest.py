@@ -45,6 +45,8 @@ SNAPSHOT = gzip.decompress((FIXTURES / "snapshot.checkpoint.gz").read_bytes())
 """A KRaft snapshot of 3,000 partitions."""
 NO_OP = b"\x01\x14\x00\x00"
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+OF_ZOOKEEPER = {4: 7, 55: -1}
+"""LeaderAndIsr, which brokers take from a controller there, and no DescribeQuorum."""
 TYPES = {
     request.API_KEY: (request, response)
     for request, response in (
@@ -220,7 +222,7 @@ class Node:
         ]
         observers = [
             part.ReplicaState(
-                replica_id=one, replica_directory_id=uuid.UUID(int=directory), last_caught_up_timestamp=9, **unsaid
+                replica_id=one, replica_directory_id=uuid.UUID(int=directory), last_caught_up_timestamp=60_000, **unsaid
             )
             for one, directory in quorum.observers.items()
         ]

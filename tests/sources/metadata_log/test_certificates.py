@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -182,6 +183,26 @@ def test_the_end_is_reported_once_with_the_advice_and_a_renewed_one_ends_it(
     one.listening.close()
     watch.round()
     assert len(lines) == 2  # of a node that restarts, what it showed last
+
+
+def test_a_certificate_that_does_not_hold_yet_is_not_taken_for_fine(
+    quorum: Any, chain: Chain, held: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, now = listening(held, chain.issue(leaf=90)), time.time
+    points = {("broker", 3): (at(one, "REPLICATION"),)}
+    lines: list[str] = []
+    watch = ListenerWatch(settings_for(quorum), Peers(), report=lines.append, end_points=lambda: points)
+    monkeypatch.setattr(certificates, "time", SimpleNamespace(**vars(time) | {"time": lambda: now() - DAY}))
+    watch.round()
+    watch.round()
+    (line,) = lines
+    assert f"the certificate of listener REPLICATION of broker 3 at {one.address} holds only from 2" in line
+    monkeypatch.setattr(certificates, "configured", lambda *_, **__: certificates.Configured(points, {}))
+    problems = [said for status, said in CHECKS["listeners"](settings_for(quorum)) if status is Status.PROBLEM]
+    assert problems == [line]
+    monkeypatch.undo()
+    watch.round()
+    assert lines[1:] == [f"listener REPLICATION of broker 3 at {one.address} shows a certificate that holds"]
 
 
 def test_a_listener_whose_certificate_holds_for_long_is_looked_at_seldom_and_others_each_round(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -15,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from streaming.commands import app, doctor_machine
-from streaming.commands.doctor import CHECKS, CHECKS_OF_THE_MACHINE
+from streaming.commands.doctor import CHECKS, CHECKS_OF_THE_MACHINE, findings_of_clusters
 from streaming.commands.doctor_machine import Status
 from streaming.errors import ConfigurationError
 from streaming.runtime.listening import address_of, listen
@@ -24,7 +25,7 @@ from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
 from tests.plugins.certificates import make_certificate
 from tests.plugins.fake_kafka import FakeKafka
-from tests.sources.metadata_log.conftest import FRAMES, batch
+from tests.sources.metadata_log.conftest import FRAMES, OF_ZOOKEEPER, batch
 
 HASH = "$2y$04$PTGfq2o8T0Lq0Ja3oFKlV.bDZNIuhrfBoGAPCLlBTCEzVjJHdcoIC"
 
@@ -115,9 +116,31 @@ def test_the_version_of_the_metadata_records_is_compared_with_what_can_be_read(
     quorum: Any, features: dict[str, int], expected: Status, sentence: str
 ) -> None:
     quorum.features = features
+    quorum.versions = {} if features else OF_ZOOKEEPER
     ((status, said),) = found("versions", quorum.addresses())
     assert status is expected
     assert sentence in said
+
+
+def test_brokers_whose_proxy_leaves_out_their_features_are_not_called_those_of_zookeeper(quorum: Any) -> None:
+    for versions in ({}, {55: -1}):
+        quorum.versions = versions
+        ((status, said),) = found("versions", quorum.addresses())
+        assert status is Status.WARNING
+        assert "do not say which metadata.version they use: a proxy leaves that out" in said
+
+
+def test_a_disk_that_is_full_for_a_check_does_not_end_the_others(
+    quorum: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    quorum.append(*FRAMES)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+    settings = Settings(cluster=ClusterSettings(bootstrap_servers=quorum.addresses()))
+    said = {each.check: each for each in findings_of_clusters([settings])}
+    assert said["metadata log"].status is Status.PROBLEM
+    assert said["metadata log"].sentence.startswith(str(tmp_path / "full"))
+    assert said["metadata log"].sentence.endswith("No such file or directory")
+    assert "broker metrics" in said or "samples" in said
 
 
 def test_what_can_be_polled_is_counted(fake_kafka: Callable[[int], FakeKafka]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from streaming.contracts.observations import ControllerObserved, SnapshotBegin, 
 from streaming.errors import ConnectionRefused
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.collector import opening
+from streaming.sources.metadata_log import quorum as quorum_module
 from streaming.sources.metadata_log.opening import ASKED_EVERY, REPORTED_EVERY, VotersSource
 from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.metadata_log.source import MetadataLogSource
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
-from tests.sources.metadata_log.conftest import FRAMES
+from tests.sources.metadata_log.conftest import FRAMES, OF_ZOOKEEPER, Hang, Node
 
 NOW = Micros(2_000_000_000_000_000)
 
@@ -85,11 +87,17 @@ def test_polling_on_demand_asks_no_controller(quorum: Any, open_log: Any) -> Non
 
 
 def test_a_cluster_with_zookeeper_is_polled_because_it_has_no_metadata_log(quorum: Any, open_log: Any) -> None:
-    quorum.versions = {55: -1}  # no DescribeQuorum
+    quorum.versions = OF_ZOOKEEPER
     lines: list[str] = []
     assert open_log("auto", lines.append) is None
     assert ["with ZooKeeper, which has no metadata log" in line for line in lines] == [True]
     with pytest.raises(ConnectionRefused, match=r"with ZooKeeper, which has no metadata log: set collect.primary_sour"):
+        open_log("metadata_log")
+
+
+def test_a_proxy_that_leaves_out_the_quorum_is_not_taken_for_zookeeper(quorum: Any, open_log: Any) -> None:
+    quorum.versions = {55: -1}
+    with pytest.raises(ConnectionRefused, match=r"does not say who leads the metadata quorum .*: a proxy leaves that"):
         open_log("metadata_log")
 
 
@@ -152,6 +160,24 @@ def test_brokers_that_may_not_be_asked_do_not_say_that_nobody_leads(quorum: Any,
     quorum.partition_error, quorum.leader = 0, -1
     assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), None)]
     assert led == [False, True, None, False]
+
+
+@pytest.mark.parametrize(("is_late", "is_led"), [(True, False), (False, None)])
+def test_brokers_that_wait_for_a_leader_are_late_and_who_hangs_up_is_a_proxy(
+    voters: Any, monkeypatch: pytest.MonkeyPatch, *, is_late: bool, is_led: bool | None
+) -> None:
+    monkeypatch.setattr(quorum_module, "DISCOVERY_SECONDS", 0.2)
+
+    def hang_up(*_: Any) -> Any:
+        time.sleep(0.4 if is_late else 0)
+        raise Hang
+
+    source = voters()
+    led.clear()
+    assert told(source, ASKED_EVERY) == [((1, 2, 3), (1, 2, 3))]
+    monkeypatch.setattr(Node, "answer_DescribeQuorumRequest", hang_up)
+    assert told(source, 2 * ASKED_EVERY) == [((1, 2, 3), None)]
+    assert led == [True, is_led]
 
 
 def test_voters_are_those_of_the_cluster_that_was_rebuilt_at_the_same_addresses(quorum: Any, voters: Any) -> None:

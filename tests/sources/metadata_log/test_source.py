@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
+import os
 import struct
 import threading
 import time
@@ -534,6 +536,31 @@ def test_a_checkpoint_is_not_written_more_often_than_needed(watch: Any, tmp_path
     last = path.stat().st_mtime_ns
     written(59.9)
     assert path.stat().st_mtime_ns == last
+
+
+def test_a_disk_that_is_full_for_a_checkpoint_ends_nothing_and_is_said_once(
+    watch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, path = watch(FRAMES[:50]), tmp_path / "checkpoint.json"
+    seen.source.acknowledge()
+    before = path.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    for frames in (FRAMES[50:60], FRAMES[60:70]):
+        seen.follow(*frames)
+        seen.now += 10_000_000
+        seen.source.acknowledge()
+    seen.source.close()
+    assert seen.count("No space left on device; free space, repair the disk, or point bus.directory") == 1
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    monkeypatch.undo()
+    seen.source.close()
+    assert seen.count("writes the checkpoint ") == 1
+    assert path.read_bytes() != before
 
 
 def test_before_the_first_snapshot_is_told_there_is_no_checkpoint(quorum: Any, watch: Any, tmp_path: Path) -> None:

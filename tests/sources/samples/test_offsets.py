@@ -130,3 +130,10 @@ def test_of_a_directory_that_cannot_be_used_it_is_unknown_what_lies_in_it() -> N
     answer = BrokerAnswer(DIRECTORIES, ONE, Micros(1), (Directory("/data", 56, 0, {}),))
     (row,) = DirectoriesKind(PERIOD).shown(view_of(ONE), answer, ENVELOPE).observations
     assert (row.is_online, row.hosted_replicas, row.replica_bytes) == (False, None, None)  # type: ignore[attr-defined]
+
+
+def test_a_directory_that_a_broker_cannot_describe_for_now_is_not_called_offline() -> None:
+    found = (Directory("/data", -1, 0, {}), Directory("/more", 0, 0, {}))
+    shown = DirectoriesKind(PERIOD).shown(view_of(ONE), BrokerAnswer(DIRECTORIES, ONE, Micros(1), found), ENVELOPE)
+    assert [row.log_dir for row in shown.observations] == ["/more"]  # type: ignore[attr-defined]
+    assert str(shown.refusal).startswith("broker 1 cannot describe its log directory /data (error -1), so nothing is")

@@ -108,6 +108,14 @@ def test_any_broker_is_asked_for_topics_and_each_for_itself_and_only_for_what_ma
     assert keys == {Resource.TOPIC: {*OF_ORDERS}, Resource.BROKER: {MIN_ISR, *OF_BROKER}}
 
 
+def test_a_proxy_that_leaves_a_broker_out_and_values_of_another_kind_end_nothing(cluster: FakeKafka) -> None:
+    cluster.configs["2"], cluster.left_out = {"replica.lag.time.max.ms": "30s", MIN_ISR: "2"}, {"3"}
+    seen = sampled(cluster, lambda seen: len(of(BrokerFeatureObserved, seen)) == 6 and len(seen) >= 9)
+    settings = {each.broker: each for each in of(BrokerSettingsObserved, seen)}
+    assert settings.keys() == {1, 2}
+    assert (settings[2].replica_lag_time_max_ms, settings[2].min_isr) == (None, 2)
+
+
 def test_what_topics_leave_to_brokers_that_disagree_is_not_that_of_the_asked_one() -> None:
     kind, static, own = SettingsKind(PERIOD), 4, 1
 

@@ -17,7 +17,6 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.contracts.records import METADATA_VERSION
 from streaming.sources.polling.broker import METADATA_NEWEST, METADATA_OLDEST, DescriptionDecoder, MetadataDecoder
 from streaming.sources.polling.inference.inquiry import Ask, Presence, QuorumLeader
 from streaming.sources.protocol import offset_messages
@@ -94,7 +93,7 @@ class Requests:
         if brokers is None:
             return Reply(None, error)
         # Of KRaft any broker stands for the controller.
-        is_said = controller >= 0 and METADATA_VERSION not in connection.features
+        is_said = controller >= 0 and not connection.is_kraft
         return Reply(Presence(BrokerId(controller) if is_said else None, brokers[0], fenced))
 
     def _described(self, reader: ByteReader) -> Any:  # noqa: ANN401 - three values

@@ -433,5 +433,8 @@ class Line:
 
 
 def _met(refusal: ConnectionRefused) -> Meeting:
-    """Return what a refusal shows; who answers, but not as the broker that is meant, shows nothing of it."""
-    return _METS[refusal.how] if isinstance(refusal, NoAnswer) else Meeting.WRONG_NODE
+    """Return what a refusal shows; who answers, but not as the broker that is meant, shows nothing of it.
+
+    Nor is anything shown where TLS fails, or this machine has no files left to connect.
+    """
+    return _METS.get(refusal.how, Meeting.WRONG_NODE) if isinstance(refusal, NoAnswer) else Meeting.WRONG_NODE
