@@ -23,7 +23,7 @@ _RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(?:: |$)")
 _LATE: Final = re.compile(r"pyspark\.errors\.\S+: \[CANNOT_OPEN_SOCKET\]")
 _MOST_LINES: Final = 500
 _END_SECONDS: Final = 5.0
-_STDERR: Final = 2
+STDERR: Final = 2
 
 
 def without_late_workers(lines: Iterable[str]) -> Iterator[str]:
@@ -77,7 +77,7 @@ class JavaOutput:
     def _pass_on(self, reading: int) -> None:
         with open(reading, encoding="utf-8", errors="replace") as lines:
             for line in without_late_workers(each.rstrip("\n") for each in lines):
-                shown = printable(line.expandtabs()) if os.isatty(_STDERR) else line
+                shown = printable(line.expandtabs()) if os.isatty(STDERR) else line
                 with suppress(OSError):  # Java would wait for a reader that has ended
                     # Not by Python's own file, which the end of the interpreter would find locked by this thread.
-                    os.write(_STDERR, f"{shown}\n".encode())
+                    os.write(STDERR, f"{shown}\n".encode())

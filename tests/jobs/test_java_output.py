@@ -53,7 +53,7 @@ def test_the_last_lines_of_a_process_are_there_before_its_end_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (tmp_path / "stderr").open("w") as stderr:
-        monkeypatch.setattr(java_output, "_STDERR", stderr.fileno())
+        monkeypatch.setattr(java_output, "STDERR", stderr.fileno())
         output = JavaOutput()
         lines = "\\n".join([*JAVA, *LATE, LOG]).replace("\t", "\\t").replace('"', '\\"')
         program = f'import sys, time; time.sleep(0.2); sys.stderr.write("""{lines}\\n""")'
@@ -66,7 +66,7 @@ def test_the_last_lines_of_a_process_are_there_before_its_end_is_reported(
 def test_a_process_is_never_held_up_by_a_stderr_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    monkeypatch.setattr(java_output, "_STDERR", writing)
+    monkeypatch.setattr(java_output, "STDERR", writing)
     output, began = JavaOutput(), time.monotonic()
     program = "import sys\nfor _ in range(5000): sys.stderr.write('x' * 100 + '\\n')"
     with subprocess.Popen([sys.executable, "-c", program], stderr=output.file) as process:
