@@ -81,11 +81,7 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
         MissingTool: there is no Java that Spark runs on.
         IsrwatchError: its Java process did not start, or has ended.
     """
-    # py4j logs the trace of each error that a batch raises, which the job reports when the query fails; and of a call
-    # when a signal has ended Java first. So does PySpark's server of accumulators.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
-        server.handle_error = _no_trace  # type: ignore[method-assign,assignment]
+    silence_connections()
     # YARN's cluster mode gives the path of the package on another machine first, and its own besides.
     warnings.filterwarnings("ignore", "Failed to add file", RuntimeWarning)
     given, own_options = _given(), tuple[str, ...]()
@@ -109,6 +105,23 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
         raise IsrwatchError(f"Spark did not start: {_cause_of(error)}; what it printed before says more") from error
     _put_on_path_of_workers(spark, Path(streaming.__file__).parents[1])
     return spark
+
+
+def silence_connections() -> None:
+    """Log no trace of what else is reported, or is no news while everything stops.
+
+    py4j logs that of each error that a batch raises, which the job reports when the query fails; and of each call for
+    which Java has ended, which raises an error, too: in the root logger. PySpark's server of accumulators prints its
+    own when a signal has ended Java first.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_of_others)
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        server.handle_error = _no_trace  # type: ignore[method-assign,assignment]
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _start_java(given: Mapping[str, bool | float | int | str | None], output: JavaOutput) -> None:
