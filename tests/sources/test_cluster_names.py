@@ -19,7 +19,7 @@ from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources import source
 from streaming.sources.collector.cluster_names import ClusterNames
 from streaming.sources.collector.collector import Collector, Collectors
-from streaming.sources.collector.opening import open_collector
+from streaming.sources.collector.opening import open_sources
 from tests.sources.test_collector import ListBus, heartbeat, running
 from tests.sources.test_collectors import Primary, until
 
@@ -109,20 +109,20 @@ def test_a_collector_reads_one_cluster_by_one_name_and_says_why_not_by_the_other
     clusters = {"a": one, "b": one, "c": other}
     names, lines = ClusterNames([*clusters]), list[str]()
     publisher = partial(DirectoryPublisher, tmp_path / "bus", segment_bytes=1 << 20)
-    collectors = Collectors(
-        {
-            name: partial(
-                open_collector, configured(name, each), tmp_path / "bus", publisher, admit=partial(names.admit, name)
-            )
-            for name, each in clusters.items()
-        },
-        report=lines.append,
-    )
+
+    def opener(name: str, cluster: FakeKafka) -> Callable[[Callable[[str], None]], Collector]:
+        def opened(report: Callable[[str], None]) -> Collector:
+            sources = open_sources(configured(name, cluster), tmp_path / "bus", report)
+            return Collector(sources, publisher, cluster=name, report=report, admit=partial(names.admit, name))
+
+        return opened
+
+    collectors = Collectors({name: opener(name, each) for name, each in clusters.items()}, report=lines.append)
     with running(collectors):
         refused = "b: cluster {} is read as [[cluster]] a already: remove b, or correct its bootstrap_servers; "
         until(lambda: any(line.startswith(refused.format(one.cluster_id)) for line in lines))
         before = DirectoryReader(tmp_path / "bus").end_positions(Channel.REPLICATION).get("admin:b")
-        time.sleep(0.5)
+        time.sleep(0.3)
         after = DirectoryReader(tmp_path / "bus").end_positions(Channel.REPLICATION)
         assert after.get("admin:b") == before
         assert {"admin:a", "admin:c"} <= after.keys()
