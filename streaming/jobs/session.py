@@ -67,7 +67,13 @@ SECONDS_TO_KEEP_PLANNERS: Final = 120.0
 _PLANNER: Final = " pyspark.daemon pyspark.sql.worker."
 
 
-def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[str, str] | None = None) -> SparkSession:
+def build_session(
+    app_name: str,
+    *,
+    jars: Sequence[Path] = (),
+    extra: Mapping[str, str] | None = None,
+    output: JavaOutput | None = None,
+) -> SparkSession:
     """Start the Spark session, or join the running one.
 
     Without spark-submit it first looks for a Java, and makes Spark's workers use this Python.
@@ -76,6 +82,7 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
         app_name: name of the application in Spark, unless ``spark.app.name`` is given.
         jars: added to the class path; Delta's extension and catalog are enabled if Delta's jars are among them.
         extra: more configuration, which the user's overrides.
+        output: passes on what the Java process prints.
 
     Raises:
         MissingTool: there is no Java that Spark runs on.
@@ -94,14 +101,13 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     if JAVA_OPTIONS in unset:
         unset[JAVA_OPTIONS] = java_options(str(unset[JAVA_OPTIONS]), own_options)
-    output = None if is_submitted() else JavaOutput()
+    output = output or JavaOutput()
     try:
-        if output is not None:
+        if not is_submitted():
             _start_java(unset, output)
         spark = SparkSession.builder.config(map=unset).getOrCreate()
     except (Py4JError, PySparkException, ConnectionError) as error:
-        if output is not None:
-            output.wait()
+        output.wait()
         raise IsrwatchError(f"Spark did not start: {_cause_of(error)}; what it printed before says more") from error
     _put_on_path_of_workers(spark, Path(streaming.__file__).parents[1])
     return spark
@@ -129,10 +135,8 @@ def _start_java(given: Mapping[str, bool | float | int | str | None], output: Ja
     conf = SparkConf()
     for key, value in given.items():
         conf.set(key, str(value))
-    try:
-        gateway = launch_gateway(conf, {"stderr": output.file})  # type: ignore[no-untyped-call]  # PySpark has no types for it
-    finally:
-        output.started()
+    with output.opened() as stderr:
+        gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark has no types for it
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - the session takes the Java process that is there
 
 
