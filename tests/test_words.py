@@ -275,7 +275,7 @@ TYPED = re.compile(r"(?:deploy/spark/)?\bmain\.py|\.venv/bin/pytest \S+|-m tests
 OUR_CODE = re.compile(
     r"(?<![\w./-])(?:[\w-]+/)*[\w-]+\.py\b|(?<![\w./-])(?:streaming|exporters|dashboards|tests)(?:\.[a-z_]+)+\b"
 )
-MOST_WRITTEN, MOST_GENERATED = 22_950, 20_000
+MOST_WRITTEN, MOST_GENERATED = 23_020, 20_000
 
 
 def pages_of(*patterns: str) -> dict[str, str]:
