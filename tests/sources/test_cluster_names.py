@@ -11,12 +11,14 @@ import pytest
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.cluster_settings import each_cluster
 from streaming.commands import doctor
+from streaming.commands.collect import together
 from streaming.commands.doctor_machine import Finding, Status
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources import source
+from streaming.sources.collector import opening
 from streaming.sources.collector.cluster_names import ClusterNames
 from streaming.sources.collector.collector import Collector, Collectors
 from streaming.sources.collector.opening import open_sources
@@ -128,6 +130,21 @@ def test_a_collector_reads_one_cluster_by_one_name_and_says_why_not_by_the_other
         assert {"admin:a", "admin:c"} <= after.keys()
         assert collectors.problems() == []
     assert not [line for line in lines if line.startswith(("a: cluster", "c: cluster"))]
+
+
+def test_the_command_asks_of_each_cluster_whether_it_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    admits: dict[str, Callable[[ClusterId], None]] = {}
+
+    def opened(settings: Settings, *_: object, admit: Callable[[ClusterId], None]) -> Collector:
+        admits[settings.cluster.name] = admit
+        return Collector([Primary("admin:x")], ListBus)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(opening, "open_collector", opened)
+    with running(together([Settings(cluster=ClusterSettings(name=name)) for name in "ab"])):
+        until(lambda: len(admits) == 2)
+    admits["a"](ClusterId("one"))
+    with pytest.raises(ConfigurationError, match=r"\[\[cluster\]\] a already: remove b"):
+        admits["b"](ClusterId("one"))
 
 
 def test_doctor_names_the_name_that_is_too_many(
