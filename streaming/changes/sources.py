@@ -28,6 +28,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from dataclasses import Field
 
-    from streaming.contracts.identifiers import LogPosition
+    from streaming.contracts.identifiers import ClusterId, LogPosition
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import ClusterState, SourceState
 
@@ -105,6 +106,20 @@ def has_passed(other: SourceState, offset: int | None) -> bool:
     """
     is_log = other.source_kind is SourceKind.METADATA_LOG
     return is_log and offset is not None and other.offset is not None and other.offset > offset
+
+
+def several_names(states: Iterable[SourceState]) -> Iterator[str]:
+    """Yield a sentence for each cluster to which sources give different names at one time: it has the name of one."""
+    by_cluster: defaultdict[ClusterId, list[SourceState]] = defaultdict(list)
+    for state in states:
+        if state.observed_until is not None:
+            by_cluster[state.cluster_id].append(state)
+    for cluster_id, its in by_cluster.items():
+        newest = max(state.observed_until or 0 for state in its)
+        sources = {state.cluster: state.source for state in its if newest - (state.observed_until or 0) <= SILENCE}
+        if len(sources) > 1:
+            names = " and ".join(f"{name!r} by {source}" for name, source in sorted(sources.items()))
+            yield f"cluster {cluster_id} is called {names}, and counts as one: collect it once, or by one name"
 
 
 # Clock skew: when an observation happened, as far as the clock of its source can be believed.

@@ -82,7 +82,7 @@ def collect(
     elif len(every) == 1:
         collector = _of_cluster(filled(every)[0])(say)
     else:
-        collector = _together(every)
+        collector = together(every)
     _refuse_written(directory, collector)
     shipping = _shipping(settings, directory)
     with _status_server(_served(settings.collect, listen, web_config_file), collector, shipping):
@@ -152,7 +152,7 @@ def _of_cluster(
     return partial(open_collector, settings, Path(settings.bus.directory), _publisher(settings), admit=admit)
 
 
-def _together(every: list[Settings]) -> Collectors:
+def together(every: list[Settings]) -> Collectors:
     """Create the collectors of several clusters; their sources are created later, each cluster's for itself."""
     from streaming.sources.collector.cluster_names import ClusterNames
     from streaming.sources.collector.collector import Collectors

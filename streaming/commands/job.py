@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streaming.bus.kafka.reader import KafkaReader
     from streaming.delta.log.claim import Claim
     from streaming.jobs.application import Application
+    from streaming.jobs.java_output import JavaOutput
     from streaming.jobs.queries import JobLocations
     from streaming.settings import JobSettings
 
@@ -150,6 +151,7 @@ def _take(claim: Claim, places: JobLocations) -> None:
 def run_until_stopped(settings: JobSettings, places: JobLocations, claim: Claim, *, standby: bool) -> bool:
     """Run the job in a Spark session until a signal ends it; return False if it has only stood by."""
     from streaming.jobs.application import Application, chosen, recover
+    from streaming.jobs.java_output import JavaOutput
     from streaming.jobs.session import build_session, session_ends, tasks_at_once
     from streaming.jobs.streams.kafka_source import POLLING_DELAY
     from streaming.runtime.java import java_environment
@@ -162,16 +164,18 @@ def run_until_stopped(settings: JobSettings, places: JobLocations, claim: Claim,
     if not Terminal(stderr=True).is_terminal:
         application.log_batches(say)
     say("starting Spark")
-    _stop_on_signal(application)  # before Spark starts: its JVM would live on if Python were interrupted in the middle
+    output = JavaOutput()
+    _stop_on_signal(application, output)  # before Spark starts: its JVM would live on if Python were interrupted
     jars = () if places.kafka is None else connector_jars()
     try:
-        spark = build_session("isrwatch", jars=jars, extra={} if places.kafka is None else POLLING_DELAY)
+        extra = {} if places.kafka is None else POLLING_DELAY
+        spark = build_session("isrwatch", jars=jars, extra=extra, output=output)
     except IsrwatchError:
         if application.is_stopping():  # a signal to the whole group has ended its Java process, too
             return not standby
         raise
-    _stop_on_signal(application)  # Spark has put its own in their place
-    with session_ends(spark):
+    _stop_on_signal(application, output)  # Spark has put its own in their place
+    with output.shown_on_failure(), session_ends(spark):
         if places.on_executors and tasks_at_once(spark) != 1:
             warn(SEVERAL_TASKS)
         if standby:
@@ -204,9 +208,10 @@ def connector_jars() -> tuple[Path, ...]:
     return () if is_submitted() else jar_paths(SPARK_KAFKA, progress=say)
 
 
-def _stop_on_signal(application: Application) -> None:
+def _stop_on_signal(application: Application, output: JavaOutput) -> None:
     def stop(_number: int, _frame: FrameType | None) -> None:
         application.request_stop()
+        output.hold()
 
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)

@@ -3,13 +3,17 @@
 Spark waits ten seconds for a Python worker to connect, and not at all while it stops. A worker that is later, as on a
 loaded machine, finds nothing to connect to and ends with a traceback, which is no news: Spark has failed the query by
 then, the job has said so in one sentence and starts the query again, or everything is stopping. It alone is left out.
+
+While the job stops, lines are held back: a signal to the whole group ends Java in the middle of its work, of which it
+prints a lot. A stop that fails shows them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from collections import deque
+from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +27,7 @@ _RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(?:: |$)")
 _LATE: Final = re.compile(r"pyspark\.errors\.\S+: \[CANNOT_OPEN_SOCKET\]")
 _MOST_LINES: Final = 500
 _END_SECONDS: Final = 5.0
-_STDERR: Final = 2
+STDERR: Final = 2
 
 
 def without_late_workers(lines: Iterable[str]) -> Iterator[str]:
@@ -54,30 +58,56 @@ def without_late_workers(lines: Iterable[str]) -> Iterator[str]:
 
 
 class JavaOutput:
-    """The stderr of a Java process, from before its start until it and all that it has started have ended.
-
-    Attributes:
-        file: the end that the process writes to; :meth:`started` closes it here.
-    """
+    """The stderr of a Java process, from before its start until it and all that it has started have ended."""
 
     def __init__(self) -> None:
-        """Open the pipe, and begin to pass on what is written to it."""
-        reading, self.file = os.pipe()
+        """Pass on nothing yet."""
+        self._thread: Thread | None = None
+        self._held: deque[str] | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Open the file that a process is to write to, for as long as it takes to start it."""
+        reading, writing = os.pipe()
         self._thread = Thread(target=self._pass_on, args=(reading,), name="java output", daemon=True)
         self._thread.start()
-
-    def started(self) -> None:
-        """Leave the writing to the process, which has the pipe by now."""
-        os.close(self.file)
+        try:
+            yield writing
+        finally:
+            os.close(writing)
 
     def wait(self) -> None:
         """Wait until the last line of a process that has ended is passed on."""
-        self._thread.join(_END_SECONDS)
+        if self._thread is not None:
+            self._thread.join(_END_SECONDS)
+
+    def hold(self) -> None:
+        """Hold lines back from now on; safe in a signal handler."""
+        if self._held is None:
+            self._held = deque(maxlen=_MOST_LINES)
+
+    @contextmanager
+    def shown_on_failure(self) -> Iterator[None]:
+        """Pass on the lines that are held if the block fails."""
+        try:
+            yield
+        except BaseException:
+            held, self._held = self._held, None
+            for line in held or ():
+                _write(line)
+            raise
 
     def _pass_on(self, reading: int) -> None:
         with open(reading, encoding="utf-8", errors="replace") as lines:
             for line in without_late_workers(each.rstrip("\n") for each in lines):
-                shown = printable(line.expandtabs()) if os.isatty(_STDERR) else line
-                with suppress(OSError):  # Java would wait for a reader that has ended
-                    # Not by Python's own file, which the end of the interpreter would find locked by this thread.
-                    os.write(_STDERR, f"{shown}\n".encode())
+                if (held := self._held) is None:
+                    _write(line)
+                else:
+                    held.append(line)
+
+
+def _write(line: str) -> None:
+    shown = printable(line.expandtabs()) if os.isatty(STDERR) else line
+    with suppress(OSError):  # Java would wait for a reader that has ended
+        # Not by Python's own file, which the end of the interpreter would find locked by the thread.
+        os.write(STDERR, f"{shown}\n".encode())

@@ -16,6 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summ
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from streaming.changes.sources import several_names
+from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import TABLES
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
@@ -28,11 +30,10 @@ from streaming.jobs.supervised import Waiting
 from streaming.movement import STILL_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from prometheus_client.core import Metric
 
-    from streaming.contracts.observations import Channel
     from streaming.contracts.state import SourceState
     from streaming.delta.store.place import Place
     from streaming.jobs.listener import Report
@@ -214,6 +215,7 @@ class Reporter(threading.Thread):
         self._ends: deque[tuple[float, dict[tuple[Channel, str], LogLag]]] = deque()
         self._reported_at: float | None = None
         self._unread: dict[Channel, int] = {}
+        self._warned = set[str]()
 
     def run(self) -> None:
         """Report periodically, and once more at the end."""
@@ -300,6 +302,8 @@ class Reporter(threading.Thread):
         offsets = progress.offsets  # before the sources: records in between are read again, and change nothing
         states, version = progress.sources()
         state_of = {state.source: state for state in states}
+        if channel is Channel.REPLICATION:
+            self._warn(several_names(states))
         lags = {
             source: self._lag(channel, source, progress.at(source).position, state_of.get(source))
             for source in self._bus.logs(channel)
@@ -309,6 +313,13 @@ class Reporter(threading.Thread):
             self._tables[query.name].replace(rows, version, offsets)
             self._has_rows[query.name] = bool(rows)
         return {(channel, source): lag for source, lag in lags.items()}
+
+    def _warn(self, sentences: Iterable[str]) -> None:
+        """Log each sentence once."""
+        for sentence in sentences:
+            if sentence not in self._warned:
+                self._warned.add(sentence)
+                _log.warning("%s", sentence)
 
     def _lag(self, channel: Channel, source: str, applied: int, state: SourceState | None) -> LogLag:
         end, behind = self._bus.bytes_behind(channel, source, applied)

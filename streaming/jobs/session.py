@@ -67,7 +67,13 @@ SECONDS_TO_KEEP_PLANNERS: Final = 120.0
 _PLANNER: Final = " pyspark.daemon pyspark.sql.worker."
 
 
-def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[str, str] | None = None) -> SparkSession:
+def build_session(
+    app_name: str,
+    *,
+    jars: Sequence[Path] = (),
+    extra: Mapping[str, str] | None = None,
+    output: JavaOutput | None = None,
+) -> SparkSession:
     """Start the Spark session, or join the running one.
 
     Without spark-submit it first looks for a Java, and makes Spark's workers use this Python.
@@ -76,16 +82,13 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
         app_name: name of the application in Spark, unless ``spark.app.name`` is given.
         jars: added to the class path; Delta's extension and catalog are enabled if Delta's jars are among them.
         extra: more configuration, which the user's overrides.
+        output: passes on what the Java process prints.
 
     Raises:
         MissingTool: there is no Java that Spark runs on.
         IsrwatchError: its Java process did not start, or has ended.
     """
-    # py4j logs the trace of each error that a batch raises, which the job reports when the query fails; and of a call
-    # when a signal has ended Java first. So does PySpark's server of accumulators.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
-        server.handle_error = _no_trace  # type: ignore[method-assign,assignment]
+    silence_connections()
     # YARN's cluster mode gives the path of the package on another machine first, and its own besides.
     warnings.filterwarnings("ignore", "Failed to add file", RuntimeWarning)
     given, own_options = _given(), tuple[str, ...]()
@@ -98,17 +101,33 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     if JAVA_OPTIONS in unset:
         unset[JAVA_OPTIONS] = java_options(str(unset[JAVA_OPTIONS]), own_options)
-    output = None if is_submitted() else JavaOutput()
+    output = output or JavaOutput()
     try:
-        if output is not None:
+        if not is_submitted():
             _start_java(unset, output)
         spark = SparkSession.builder.config(map=unset).getOrCreate()
     except (Py4JError, PySparkException, ConnectionError) as error:
-        if output is not None:
-            output.wait()
+        output.wait()
         raise IsrwatchError(f"Spark did not start: {_cause_of(error)}; what it printed before says more") from error
     _put_on_path_of_workers(spark, Path(streaming.__file__).parents[1])
     return spark
+
+
+def silence_connections() -> None:
+    """Log no trace of what else is reported, or is no news while everything stops.
+
+    py4j logs that of each error that a batch raises, which the job reports when the query fails; and of each call for
+    which Java has ended, which raises an error, too: in the root logger. PySpark's server of accumulators prints its
+    own when a signal has ended Java first.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_of_others)
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        server.handle_error = _no_trace  # type: ignore[method-assign,assignment]
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _start_java(given: Mapping[str, bool | float | int | str | None], output: JavaOutput) -> None:
@@ -116,10 +135,8 @@ def _start_java(given: Mapping[str, bool | float | int | str | None], output: Ja
     conf = SparkConf()
     for key, value in given.items():
         conf.set(key, str(value))
-    try:
-        gateway = launch_gateway(conf, {"stderr": output.file})  # type: ignore[no-untyped-call]  # PySpark has no types for it
-    finally:
-        output.started()
+    with output.opened() as stderr:
+        gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark has no types for it
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - the session takes the Java process that is there
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from streaming.changes.sources import several_names
 from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
@@ -188,6 +189,22 @@ def test_two_collectors_with_two_names_do_not_take_turns(story: Story) -> None:
     assert name_after(old[:-1], named("payments", [*other.seen[:-5], *late])) == "orders-eu"
     other.later(120).snapshot(reason=SnapshotReason.PERIODIC)
     assert name_after(old, named("payments", other.seen)) == "payments", "nobody uses the first name any more"
+
+
+def test_two_collectors_with_two_names_are_a_sentence_while_both_report(story: Story) -> None:
+    other, state = Story("metadata_log:b"), ReplicationState()
+    story.snapshot()
+    other.later(20).snapshot(reason=SnapshotReason.START)
+    folded(story.seen, state)
+    assert [*several_names(state.sources.values())] == []
+    folded(named("payments", other.seen), state)
+    (cluster_id,) = {each.cluster_id for each in story.seen}
+    names = "'orders-eu' by metadata_log:a and 'payments' by metadata_log:b"
+    sentence = f"cluster {cluster_id} is called {names}, and counts as one: collect it once, or by one name"
+    assert [*several_names(state.sources.values())] == [sentence]
+    other.later(120).heartbeat()
+    folded(named("payments", other.seen[-1:]), state)
+    assert [*several_names(state.sources.values())] == [], "the first one was renamed, or has ended"
 
 
 def test_two_collectors_with_two_names_do_not_rename_the_brokers_in_turn(story: Story) -> None:

@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming.errors import IsrwatchError
 from streaming.jobs import java_output
 from streaming.jobs.java_output import JavaOutput, without_late_workers
 
@@ -53,12 +55,12 @@ def test_the_last_lines_of_a_process_are_there_before_its_end_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (tmp_path / "stderr").open("w") as stderr:
-        monkeypatch.setattr(java_output, "_STDERR", stderr.fileno())
+        monkeypatch.setattr(java_output, "STDERR", stderr.fileno())
         output = JavaOutput()
         lines = "\\n".join([*JAVA, *LATE, LOG]).replace("\t", "\\t").replace('"', '\\"')
         program = f'import sys, time; time.sleep(0.2); sys.stderr.write("""{lines}\\n""")'
-        with subprocess.Popen([sys.executable, "-c", program], stderr=output.file):
-            output.started()
+        with output.opened() as file, subprocess.Popen([sys.executable, "-c", program], stderr=file):
+            pass
         output.wait()
         assert (tmp_path / "stderr").read_text().splitlines() == [*JAVA, LOG]
 
@@ -66,12 +68,31 @@ def test_the_last_lines_of_a_process_are_there_before_its_end_is_reported(
 def test_a_process_is_never_held_up_by_a_stderr_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    monkeypatch.setattr(java_output, "_STDERR", writing)
+    monkeypatch.setattr(java_output, "STDERR", writing)
     output, began = JavaOutput(), time.monotonic()
     program = "import sys\nfor _ in range(5000): sys.stderr.write('x' * 100 + '\\n')"
-    with subprocess.Popen([sys.executable, "-c", program], stderr=output.file) as process:
-        output.started()
+    with output.opened() as file, subprocess.Popen([sys.executable, "-c", program], stderr=file) as process:
         assert process.wait(20) == 0
     output.wait()
     os.close(writing)
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_java_prints_while_the_job_stops_is_shown_if_the_stop_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    with (tmp_path / "stderr").open("w") as stderr:
+        monkeypatch.setattr(java_output, "STDERR", stderr.fileno())
+        output = JavaOutput()
+        with suppress(IsrwatchError), output.shown_on_failure():
+            with output.opened() as file:
+                os.write(file, b"before\n")
+                while not (tmp_path / "stderr").read_text():
+                    time.sleep(0.01)
+                output.hold()
+                os.write(file, b"meanwhile\n")
+            output.wait()
+            if fails:
+                raise IsrwatchError("a query stopped for good")
+        assert (tmp_path / "stderr").read_text().splitlines() == ["before", *["meanwhile"] * fails]

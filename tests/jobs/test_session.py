@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pyspark
 import pytest
+from py4j.java_gateway import GatewayClient, GatewayParameters  # type: ignore[import-untyped]  # ships no types
+from py4j.protocol import Py4JError, get_return_value  # type: ignore[import-untyped]  # the same
 
 from streaming.commands.job import run_until_stopped
 from streaming.delta.log.claim import EVERY_QUERY, claim_of
@@ -259,3 +265,31 @@ def planners(spark: SparkSession) -> list[int]:
     java = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
     commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in tree(java)}
     return [pid for pid, command in commands.items() if b"pyspark.sql.worker." in command]
+
+
+def test_a_call_for_which_java_has_ended_is_an_error_and_no_trace_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end_each(server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                connection.recv(1)
+                connection.close()
+
+    def traces() -> list[str]:
+        caplog.clear()
+        with pytest.raises(Py4JError):
+            get_return_value(client.send_command("c\no0\ngetPid\ne\n", retry=False), client)
+        return [record.getMessage() for record in caplog.records]
+
+    monkeypatch.setattr(logging.getLogger(), "filters", [])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=end_each, args=(server,), daemon=True).start()
+        client = GatewayClient(gateway_parameters=GatewayParameters(port=server.getsockname()[1]))
+        assert traces() == ["Exception while sending command."]
+        session.silence_connections()
+        assert traces() == []
+        logging.getLogger().warning("of others")
+        assert caplog.messages == ["of others"]
+        server.shutdown(socket.SHUT_RDWR)

@@ -11,15 +11,17 @@ import pytest
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.cluster_settings import each_cluster
 from streaming.commands import doctor
+from streaming.commands.collect import together
 from streaming.commands.doctor_machine import Finding, Status
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources import source
+from streaming.sources.collector import opening
 from streaming.sources.collector.cluster_names import ClusterNames
 from streaming.sources.collector.collector import Collector, Collectors
-from streaming.sources.collector.opening import open_collector
+from streaming.sources.collector.opening import open_sources
 from tests.sources.test_collector import ListBus, heartbeat, running
 from tests.sources.test_collectors import Primary, until
 
@@ -109,25 +111,40 @@ def test_a_collector_reads_one_cluster_by_one_name_and_says_why_not_by_the_other
     clusters = {"a": one, "b": one, "c": other}
     names, lines = ClusterNames([*clusters]), list[str]()
     publisher = partial(DirectoryPublisher, tmp_path / "bus", segment_bytes=1 << 20)
-    collectors = Collectors(
-        {
-            name: partial(
-                open_collector, configured(name, each), tmp_path / "bus", publisher, admit=partial(names.admit, name)
-            )
-            for name, each in clusters.items()
-        },
-        report=lines.append,
-    )
+
+    def opener(name: str, cluster: FakeKafka) -> Callable[[Callable[[str], None]], Collector]:
+        def opened(report: Callable[[str], None]) -> Collector:
+            sources = open_sources(configured(name, cluster), tmp_path / "bus", report)
+            return Collector(sources, publisher, cluster=name, report=report, admit=partial(names.admit, name))
+
+        return opened
+
+    collectors = Collectors({name: opener(name, each) for name, each in clusters.items()}, report=lines.append)
     with running(collectors):
         refused = "b: cluster {} is read as [[cluster]] a already: remove b, or correct its bootstrap_servers; "
         until(lambda: any(line.startswith(refused.format(one.cluster_id)) for line in lines))
         before = DirectoryReader(tmp_path / "bus").end_positions(Channel.REPLICATION).get("admin:b")
-        time.sleep(0.5)
+        time.sleep(0.3)
         after = DirectoryReader(tmp_path / "bus").end_positions(Channel.REPLICATION)
         assert after.get("admin:b") == before
         assert {"admin:a", "admin:c"} <= after.keys()
         assert collectors.problems() == []
     assert not [line for line in lines if line.startswith(("a: cluster", "c: cluster"))]
+
+
+def test_the_command_asks_of_each_cluster_whether_it_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    admits: dict[str, Callable[[ClusterId], None]] = {}
+
+    def opened(settings: Settings, *_: object, admit: Callable[[ClusterId], None]) -> Collector:
+        admits[settings.cluster.name] = admit
+        return Collector([Primary("admin:x")], ListBus)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(opening, "open_collector", opened)
+    with running(together([Settings(cluster=ClusterSettings(name=name)) for name in "ab"])):
+        until(lambda: len(admits) == 2)
+    admits["a"](ClusterId("one"))
+    with pytest.raises(ConfigurationError, match=r"\[\[cluster\]\] a already: remove b"):
+        admits["b"](ClusterId("one"))
 
 
 def test_doctor_names_the_name_that_is_too_many(

@@ -47,7 +47,7 @@ def refusals(ids: Mapping[str, ClusterId]) -> dict[str, str]:
     """Return a sentence for each name whose cluster a name before it has.
 
     >>> refusals({"a": "x", "b": "y", "c": "x"})
-    {'c': "cluster x is read as [[cluster]] a already: remove c, or correct its bootstrap_servers"}
+    {'c': 'cluster x is read as [[cluster]] a already: remove c, or correct its bootstrap_servers'}
     """
     first: dict[ClusterId, str] = {}
     for name, cluster_id in ids.items():
