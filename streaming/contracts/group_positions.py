@@ -30,8 +30,8 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   have come since, ``standing_rises``, or the group must have been seen at the last stable offset, ``rests``, as one
 #   is that commits its position, which passes markers and aborted records.
 # - Some commit seldom by design: with a checkpoint, or a batch, of half an hour. How long that is shows in how long
-#   something had been readable at a commit, and at the one before, ``usual_wait``: of a partition that is seldom written
-#   to it is short, and where a group was stuck once, too.
+#   something had been readable at a commit, and at the one before, ``usual_wait``: of a partition that is seldom
+#   written to it is short, and where a group was stuck once, too.
 # - Offsets are not records: markers, aborted records and what compaction removed have offsets, too.
 # - A share group commits nothing. It has a start offset, before which everything is done, and a lag that its
 #   coordinator counts; what it lost is unknown. All else follows in the same way.
