@@ -29,8 +29,9 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   open, or after one with that marker. Where transactions were seen, all that came may be aborted, too: so more must
 #   have come since, ``standing_rises``, or the group must have been seen at the last stable offset, ``rests``, as one
 #   is that commits its position, which passes markers and aborted records.
-# - Some commit seldom by design: with a checkpoint, or a batch, of half an hour. How long something had been readable
-#   at the last commit, ``waited``, is how long that is; of a partition that is seldom written to it is short.
+# - Some commit seldom by design: with a checkpoint, or a batch, of half an hour. How long that is shows in how long
+#   something had been readable at a commit, and at the one before, ``usual_wait``: of a partition that is seldom
+#   written to it is short, and where a group was stuck once, too.
 # - Offsets are not records: markers, aborted records and what compaction removed have offsets, too.
 # - A share group commits nothing. It has a start offset, before which everything is done, and a lag that its
 #   coordinator counts; what it lost is unknown. All else follows in the same way.
@@ -125,6 +126,7 @@ class GroupPosition(NamedTuple):
     waited: Annotated[
         Long | None, "microseconds for which something had been readable when its committed offset last moved forward"
     ] = None
+    usual_wait: Annotated[Long | None, "the shorter one of that and the same of the commit before"] = None
     left_at: Annotated[
         Micros | None, "newest sample in which no member owned the partition, and no rebalance explains that"
     ] = None
@@ -150,6 +152,7 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
     lag, stable_lag = (_lag(now, end) for end in (now.high_watermark, now.last_stable_offset))
     records_lost, lost_at = _lost(last, position, now)
     moved = last is not None and now.offset is not None and (last.offset is None or now.offset > last.offset)
+    waited = _waited(position, now) if moved else position.waited
     since, end, rises = _standing(last, position, now, stable_lag)
     is_transactional = _is_held(now) or position.is_transactional or False
     is_resting = moved and is_transactional and now.offset == now.last_stable_offset
@@ -171,9 +174,14 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
         rests=min(RESTS, (position.rests or 0) + is_resting),
         watched_since=now.at if last is None else position.watched_since,
         committed_before=position.committed_at if moved else position.committed_before,
-        waited=_waited(position, now) if moved else position.waited,
+        waited=waited,
+        usual_wait=_shorter(position.waited, waited) if moved else position.usual_wait,
         left_at=now.at if _is_left(now, owned_at) else position.left_at,
     )
+
+
+def _shorter(before: int | None, now: int | None) -> int | None:
+    return None if before is None or now is None else min(before, now)
 
 
 def _waited(position: GroupPosition, now: GroupReadings) -> int:

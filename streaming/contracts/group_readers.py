@@ -19,7 +19,7 @@ _SECOND: Final = 1_000_000
 STANDING: Final = 900 * _SECOND
 """So long a committed offset must stand still until the group is stuck there."""
 LONGEST_STANDING: Final = 2 * 3600 * _SECOND
-"""So long at most, if the offset stood still for half as long before its last commit: then it is committed seldom."""
+"""So long at most, if the offset stood still for half as long before its last two commits: it is committed seldom."""
 LOSING: Final = 900 * _SECOND
 """So long after a loss the next may follow: brokers delete each five minutes (``log.retention.check.interval.ms``)."""
 COMMITTING: Final = 3600 * _SECOND
@@ -73,7 +73,7 @@ class GroupOffsetsRow(NamedTuple):
     rests: int | None
     watched_since: int | None
     committed_before: int | None
-    waited: int | None
+    usual_wait: int | None
     left_at: int | None
     collected_at: int
 
@@ -132,7 +132,7 @@ def is_stuck(row: GroupOffsetsRow) -> bool | None:
 
     None while it is unknown what can be read. Where transactions were seen, that may all be aborted.
     """
-    since, longest = row.standing_since, max(STANDING, min(LONGEST_STANDING, 2 * (row.waited or 0)))
+    since, longest = row.standing_since, max(STANDING, min(LONGEST_STANDING, 2 * (row.usual_wait or 0)))
     if since is None or row.collected_at - since < longest or not is_read(row):
         return False
     if row.stable_lag is None:

@@ -297,10 +297,13 @@ def test_a_group_that_commits_each_half_hour_is_stuck_after_twice_as_long() -> N
     def is_written() -> None:
         partition.end += 10
 
-    partition.sampled(2 * STANDING, is_written)
-    for _ in range(3):
+    for _ in range(2):
+        assert is_stuck(partition.sampled(2 * STANDING, is_written)), "once is no habit"
         assert not is_stuck(partition.set(committed=partition.end).sample())
+    for _ in range(3):
         assert not is_stuck(partition.sampled(2 * STANDING, is_written))
+        assert not is_stuck(partition.set(committed=partition.end).sample())
+    partition.sampled(2 * STANDING, is_written)
     assert is_stuck(partition.sampled(2 * STANDING + 3 * ROUND, is_written))
     partition.set(committed=partition.end).sample()
     partition.sampled(STANDING, lambda: partition.set(end=partition.end + 10, committed=partition.end))

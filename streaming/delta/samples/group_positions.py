@@ -83,7 +83,9 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
     is_transactional = samples.kept("is_transactional", was_held)
     committed_at = samples.carried("committed_at", where(moved, columns["collected_at"]))
     owned_at = samples.carried("owned_at", where(columns["member"].is_valid(), columns["collected_at"]))
-    waited = pc.subtract(columns["collected_at"], shifted(since)).fill_null(0)
+    waits = pc.subtract(columns["collected_at"], shifted(since)).fill_null(0)
+    waited = samples.carried("waited", where(moved, waits))
+    usual_wait = where(moved, pc.min_element_wise(waited, shifted(waited), skip_nulls=False))
     is_new_position = pc.invert(pc.or_(samples.is_same, samples.is_known))
     computed = (
         samples.kept("lag", lag),
@@ -101,7 +103,8 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
         _rests(samples, pc.and_(moved, is_transactional.fill_null(False))),
         samples.carried("watched_since", where(is_new_position, columns["collected_at"])),
         samples.carried("committed_before", where(moved, shifted(committed_at))),
-        samples.carried("waited", where(moved, waited)),
+        waited,
+        samples.carried("usual_wait", usual_wait),
         samples.carried("left_at", where(_is_left(columns, owned_at), columns["collected_at"])),
     )
     return dict(zip(GroupPosition._fields, computed, strict=True))
