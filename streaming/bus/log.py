@@ -79,7 +79,7 @@ class WritableLog:
 
         Raises:
             ConfigurationError: another process writes this log, on a file system without locks.
-            BusReplaced: the segment is no longer at its path, so that nothing would read what is written to it.
+            BusReplaced: the segment is not at its path any more, where readers look for it.
         """
         if not self.has_lock:
             self._look_for_another()

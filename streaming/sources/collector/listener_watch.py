@@ -21,6 +21,7 @@ from streaming.contracts.observations import EXPIRED_CERTIFICATE, ConfigObserved
 from streaming.sources.collector.certificates import CertificateWatch
 from streaming.sources.collector.listeners import (
     Listener,
+    NotAsked,
     ask_all,
     dials_of,
     discover,
@@ -145,7 +146,8 @@ class ListenerWatch:
         before, self.answers = self.answers, ask_all(self._current(), self._dials)
         for listener, reason in self.answers.items():
             if reason and not before.get(listener):
-                self._report(f"{self._described(listener)} does not respond: {reason}")
+                what = "was not asked" if isinstance(reason, NotAsked) else "does not respond"
+                self._report(f"{self._described(listener)} {what}: {reason}")
             elif before.get(listener) and not reason:
                 self._report(f"{self._described(listener)} responds again")
         self.certificates.round([listener.address for listener, reason in self.answers.items() if reason])
@@ -251,7 +253,8 @@ class ConnectionMetrics(Collector):
                 wrong.add_metric(labels, float(not is_meant))
             if is_meant is False:
                 continue  # neither its silence nor its certificate is that of the node
-            up.add_metric(labels, float(not reason))
+            if not isinstance(reason, NotAsked):
+                up.add_metric(labels, float(not reason))
         for key, end in own_expiries(self._settings).items():
             own.add_metric([self._cluster, key], end)
         yield from (up, wrong, *self._certificates(), own, *self._counters())

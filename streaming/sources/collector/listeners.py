@@ -20,6 +20,7 @@ from streaming.sources.protocol.addresses import Address, parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
 from streaming.sources.protocol.identity import NodeIdentity, Role, responder
 from streaming.sources.protocol.security import from_client, tls_of, without_login
+from streaming.sources.protocol.sockets import Failure, NoAnswer
 from streaming.sources.protocol.tls import Tls
 
 if TYPE_CHECKING:
@@ -130,6 +131,12 @@ def own_expiries(settings: Settings) -> dict[str, float]:
     return {f"{tls.table} {key}": end for tls in used for key, end in tls.expiries().items()}
 
 
+class NotAsked(str):
+    """Reason why a listener was not asked, which shows nothing of it: this machine could not connect."""
+
+    __slots__ = ()
+
+
 def ask_all(listeners: Iterable[Listener], dials: Mapping[Role, Dial]) -> dict[Listener, str]:
     """Connect to listeners, a few at a time; return why each does not respond, "" if it does."""
 
@@ -139,7 +146,8 @@ def ask_all(listeners: Iterable[Listener], dials: Mapping[Role, Dial]) -> dict[L
         except ServiceRefused:  # it responds
             return ""
         except ConnectionRefused as refusal:
-            return str(refusal)
+            is_local = isinstance(refusal, NoAnswer) and refusal.how is Failure.LOCAL
+            return NotAsked(refusal) if is_local else str(refusal)
         return ""
 
     return _each(ask, listeners)

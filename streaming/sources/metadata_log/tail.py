@@ -269,6 +269,7 @@ _LONGEST_PAUSE: Final = 0.5
 _COMMIT_MICROS: Final = 5_000_000  # a commit takes milliseconds; controller.quorum.fetch.timeout.ms is 2 s
 _REFUSALS: Final = 3  # of a KRaft snapshot in turn: one may have been deleted meanwhile
 _TOPIC_AUTHORIZATION_FAILED: Final = 29
+_INCONSISTENT_CLUSTER_ID: Final = 104
 _FORBIDDEN: Final = frozenset({CLUSTER_AUTHORIZATION_FAILED, _TOPIC_AUTHORIZATION_FAILED})
 
 
@@ -461,6 +462,11 @@ class Tail:
         is_misled = self._controllers.is_misled(response)
         self._controllers.refused(response)
         error = f"{connection.address} responds with {for_code(response.error).message}"
+        if response.error == _INCONSISTENT_CLUSTER_ID:
+            error = (
+                f"{connection.address} is a controller of another cluster than {self._cluster_id}: check its address; "
+                "if the cluster was rebuilt, remove the checkpoint of the metadata log, and start the collector again"
+            )
         self._disconnect(misled if is_misled else error)
 
     def _disconnect(self, error: str) -> None:

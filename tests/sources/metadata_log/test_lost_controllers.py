@@ -55,6 +55,12 @@ def test_a_leader_that_does_not_answer_at_its_address_leads_all_the_same(quorum:
     assert said.endswith(f"; the brokers say that controller 1 leads, which is asked at {where}")
 
 
+def test_controllers_of_a_cluster_that_was_rebuilt_are_named_as_such(quorum: Any) -> None:
+    quorum.fetch_error = 104
+    said = refusal(quorum, 1, 2, 3)
+    assert f" is a controller of another cluster than {quorum.cluster_id}: check its address; if the cluster" in said
+
+
 def test_nothing_is_said_of_a_leader_that_nobody_names(quorum: Any) -> None:
     quorum.partition_error, quorum.fetch_error = 31, 3
     assert "leads" not in refusal(quorum, 1, 2, 3)

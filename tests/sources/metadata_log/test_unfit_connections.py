@@ -19,16 +19,19 @@ from kafka.protocol.sasl import SaslHandshakeResponse
 
 from streaming.contracts.identifiers import BrokerId, ClusterId
 from streaming.errors import ConnectionRefused
+from streaming.sources.collector.listener_watch import ListenerWatch
+from streaming.sources.collector.listeners import Listener, ask_all
 from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met
 from streaming.sources.polling.view import ClusterView
 from streaming.sources.polling.watching.watch import Watch
-from streaming.sources.protocol.addresses import Address
+from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import Connection, ServiceRefused, dialer
+from streaming.sources.protocol.identity import Role
 from streaming.sources.protocol.security import Security, from_client
 from streaming.sources.protocol.sockets import Failure, NoAnswer
 from streaming.sources.protocol.tls import distrust
 from tests.sources.metadata_log.test_connection import LOGIN, Server, ask
-from tests.sources.metadata_log.test_listeners import Authority, trusting
+from tests.sources.metadata_log.test_listeners import Authority, exposition, settings_for, trusting
 
 NOT_YET_VALID = 9  # X509_V_ERR_CERT_NOT_YET_VALID
 
@@ -169,6 +172,21 @@ def test_a_machine_without_files_left_blames_no_node(quorum: Any, host: str) -> 
     assert isinstance(refusal, NoAnswer)
     assert "this machine cannot connect: Too many open files: raise the limit of open files (ulimit -n)" in str(refusal)
     assert refusal.how is Failure.LOCAL
+
+
+def test_a_listener_that_could_not_be_asked_is_neither_up_nor_down(quorum: Any) -> None:
+    listener = Listener(Role.BROKER, "1", Address("127.0.0.1", quorum.nodes[1].port))
+    lines: list[str] = []
+
+    def unconnected(address: Address, *, response_seconds: float) -> Connection:  # noqa: ARG001 - the signature of Dial
+        raise NoAnswer(f"{address} cannot be reached: this machine cannot connect", Failure.LOCAL)
+
+    watch = ListenerWatch(settings_for(quorum), Peers(), report=lines.append, listed=lambda: [listener])
+    watch.answers = ask_all([listener], {Role.BROKER: unconnected})
+    assert "listener_up{" not in exposition(watch)
+    watch.round()
+    assert lines == [f"broker 1 at {listener.address} responds again"]
+    assert "listener_up{" in exposition(watch)
 
 
 def test_keys_that_cannot_be_written_for_openssl_are_one_sentence(
