@@ -103,6 +103,18 @@ def test_a_replica_that_is_offline_on_a_listed_broker_was_on_a_failed_disk() -> 
     assert causes(cluster) == causes(cluster, 2) == [Cause.DIR_FAILURE]
 
 
+def test_the_replicas_of_a_silent_broker_are_offline_with_it_and_no_disk_failed() -> None:
+    """The brokers that are cut off together list each other; the one that is not says that broker 3 is not alive."""
+    cluster = of_three()
+    cluster.at(12, lambda: cluster.lists.update({2: {1, 2, 3}}))
+    cluster.meets(12, 3, Meeting.SILENT)
+    cluster.becomes(20.5, 0, without(cluster.partitions[0], 3)._replace(offline=(3,)))
+    cluster.unlisted(20.5, 3)
+    cluster.play(40)
+    assert causes(cluster) == [Cause.FENCED]
+    assert [each.fenced for each in cluster.of_broker(3)][:1] == [True]
+
+
 def test_a_broker_that_is_killed_and_started_at_once_is_lost_and_back() -> None:
     """It leaves its ISRs and registers in one batch when its old session has expired, and no record fences it."""
     cluster = of_three()

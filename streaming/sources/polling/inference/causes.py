@@ -156,12 +156,17 @@ class Causes:
             return InferredCause(Cause.FENCED, Evidence.AMBIGUOUS, either, conclusion.because)
         if conclusion.fate in _OF_FATE:
             return InferredCause(_OF_FATE[conclusion.fate], because=conclusion.because)
-        if broker in step.after.offline:
+        if broker in step.after.offline and self._answered(broker, step):
             return InferredCause(Cause.DIR_FAILURE, because=f"{conclusion.because}, and its replica is offline")
         assert step.before is not None  # noqa: S101 - for the type checker
         if step.after.leader == NO_LEADER or step.after.leader != step.before.leader:
             return InferredCause(Cause.UNKNOWN, because=conclusion.because)
         return self._lag(step, conclusion)
+
+    def _answered(self, broker: BrokerId, step: Step) -> bool:
+        """Return whether a broker answered all through a step; of one that is not alive every replica is offline."""
+        listener = self._listeners.of.get(broker)
+        return listener is not None and listener.absence_within(step.since, step.until) is None
 
     def _lag(self, step: Step, conclusion: Conclusion) -> InferredCause:
         """Return why a leader removed a follower that is listed: it stood still itself, or the follower lagged."""

@@ -290,11 +290,13 @@ class Listeners:
         listener = self.of.get(broker)
         return listener is not None and listener.is_absent and listener.absences[-1].last_answer <= moment
 
-    def is_listed_since(self, broker: BrokerId, moment: Micros) -> bool:
-        """Return whether other brokers that were asked after a moment list one."""
-        return any(
-            vote.asked >= moment and broker in vote.listed for voter, vote in self._votes.items() if voter != broker
-        )
+    def is_listed_since(self, broker: BrokerId, moment: Micros) -> bool | None:
+        """Return whether other brokers that were asked after a moment list one: False if one of them does not.
+
+        Those that list a broker may be cut off with it, and repeat what they saw last; None: none was asked.
+        """
+        votes = [vote for voter, vote in self._votes.items() if voter != broker and vote.asked >= moment]
+        return all(broker in vote.listed for vote in votes) if votes else None
 
 
 def seconds(micros: int) -> str:

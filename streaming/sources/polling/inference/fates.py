@@ -193,11 +193,10 @@ class Fates:
         is_process_gone = absence.is_process_gone and listeners.is_trusted(broker)
         if not listeners.is_trusted(broker):
             because += ", as far as can be seen through a proxy"
-        if listeners.is_listed(broker) is False or is_process_gone or self._has_moved_from(broker, until):
+        is_listed = listeners.is_listed(broker) is not False and listeners.is_listed_since(broker, until)
+        if is_listed is False or is_process_gone or self._has_moved_from(broker, until):
             return Conclusion(Fate.LOST, because)
-        if not listeners.is_listed_since(broker, until) and not is_late:
-            return None
-        return Conclusion(Fate.RUNS, because)
+        return Conclusion(Fate.RUNS, because) if is_listed or is_late else None
 
     def _of_ended(self, leaving: _Leaving, absence: Absence, listener: ListenerConduct) -> Conclusion | None:
         """Return what a broker did that answered until about the time at which it left, and then no more."""
