@@ -72,8 +72,12 @@ def _written_episode(episode: LagEpisode | None) -> dict[str, Any] | None:
     if episode is None:
         return None
     values = {item.name: getattr(episode, item.name) for item in fields(episode)}
-    spoken = [[*pair, *times] for pair, times in sorted(episode.spoken.items())]
-    return {**values, "spoken": spoken, "kept": [[*pair, count] for pair, count in sorted(episode.kept.items())]}
+    return {
+        **values,
+        "spoken": [[*pair, *times] for pair, times in sorted(episode.spoken.items())],
+        "kept": [[*pair, count] for pair, count in sorted(episode.kept.items())],
+        "seen_stalled": sorted(episode.seen_stalled),
+    }
 
 
 def _read_episode(document: dict[str, Any] | None) -> LagEpisode | None:
@@ -81,7 +85,7 @@ def _read_episode(document: dict[str, Any] | None) -> LagEpisode | None:
         return None
     spoken = {(reporter, follower): (first, last) for reporter, follower, first, last in document["spoken"]}
     kept = Counter({(one, other): count for one, other, count in document["kept"]})
-    return LagEpisode(**{**document, "spoken": spoken, "kept": kept})
+    return LagEpisode(**{**document, "spoken": spoken, "kept": kept, "seen_stalled": set(document["seen_stalled"])})
 
 
 def _written_held(incident: Incident) -> list[list[Any]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.changes.incidents.context import ChangeRow, Family
 from streaming.changes.incidents.lag_attribution import BrokerAbsence, LagEpisode, LagReport, overdue
-from streaming.contracts.events import EventKind, IncidentClass
+from streaming.contracts.events import Cause, EventKind, Evidence, IncidentClass
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind
 
@@ -357,8 +357,11 @@ class Incident:
         """Record that a leader expelled followers; return whether the report is the first of its kind."""
         if self.episode is None:
             self.episode = LagEpisode(began=row.time, seen=row.time, follows_others=follows_others)
+        is_seen = row.cause == Cause.LEADER_STALL and row.evidence == Evidence.INFERRED
+        is_new = is_seen and row.leader not in self.episode.seen_stalled
+        self.episode.seen_stalled |= {row.leader} if is_seen else set()
         is_shrunk = (row.topic_id, row.partition) in self.held
-        return self.episode.add_report(row.leader, row.left, row.isr, row.time, is_shrunk=is_shrunk)
+        return self.episode.add_report(row.leader, row.left, row.isr, row.time, is_shrunk=is_shrunk) or is_new
 
     def release(self) -> None:
         """Forget the degraded partitions: another incident has taken them over."""

@@ -4,7 +4,8 @@ Pure. One ISR that shrank by lag is a report of one leader about one follower, a
 Taken together, reports show more:
 
 - a broker in all of them is the suspect;
-- a leader that reports followers only after others reported it, and takes them back at once, had stalled;
+- a leader that reports followers only after others reported it, and takes them back at once, had stalled; so had one
+  that a poller saw stand still just before (``seen_stalled``);
 - two that report each other, or of which one keeps up with other leaders, have lost their link; several pairs
   at once are a cut;
 - a cut takes every pair across it within the same lag time, and gives them all back at the same moment; of a slow
@@ -52,6 +53,8 @@ class LagEpisode:
     """True once a follower was removed after one had rejoined."""
     follows_others: bool = False
     """True if the follower of the first report is in the ISR of other leaders."""
+    seen_stalled: set[int] = field(default_factory=set)
+    """Leaders that a poller saw stand still just before they reported."""
 
     def add_report(
         self, reporter: int, followers: Iterable[int], isr: Iterable[int], moment: int, *, is_shrunk: bool
@@ -117,7 +120,7 @@ class LagEpisode:
     def stalled(self, times: ConfiguredTimes) -> tuple[int, ...]:
         """Return the leaders that stood still, by id."""
         reporters = {reporter for reporter, _ in self.spoken}
-        return tuple(sorted(broker for broker in reporters if self._has_stalled(broker, times)))
+        return tuple(sorted(self.seen_stalled | {broker for broker in reporters if self._has_stalled(broker, times)}))
 
     def is_split(self, times: ConfiguredTimes) -> bool:
         """Return whether all reports are those of one cut, and not those of one leader that recovers from a stall."""
@@ -253,6 +256,7 @@ def merged_episode(one: LagEpisode | None, other: LagEpisode | None) -> LagEpiso
         rejoined_at=_earlier(one.rejoined_at, other.rejoined_at),
         removed_again=one.removed_again or other.removed_again,
         follows_others=one.follows_others or other.follows_others,
+        seen_stalled=one.seen_stalled | other.seen_stalled,
     )
     if merged.torn_at is None and merged.is_torn_in_two():
         merged.torn_at = max(one.began, other.began)

@@ -132,3 +132,25 @@ def test_a_poller_that_is_cut_off_with_one_broker_blames_no_controller(rejoined:
     (incident,) = incidents(cluster, 80)
     assert (incident["incident_class"], suspects(incident)) == ("broker_loss", [3])
     assert not [each for _, each in cluster.seen if isinstance(each, ControllerObserved) and each.silent_since]
+
+
+def test_a_leader_that_stood_still_is_to_blame_also_where_it_removed_one_follower_that_others_keep() -> None:
+    """Its reports alone look like a failed link to that follower; that it did not answer just before tells more."""
+    cluster = SmallCluster({0: part((1, 2), (1, 2), 1), 1: part((3, 2), (3, 2), 3)})
+    cluster.intervals = Intervals(lag=Micros(10 * SECOND), session=Micros(30 * SECOND))
+    cluster.meets(12, 1, Meeting.SILENT)
+    cluster.meets(34.5, 1, Meeting.ANSWERED)
+    cluster.becomes(34.6, 0, part((1, 2), (1,), 1))
+    cluster.becomes(35.6, 0, part((1, 2), (1, 2), 1))
+    (incident,) = incidents(cluster, 60)
+    assert (incident["incident_class"], suspects(incident)) == ("leader_stall", [1])
+
+
+def test_another_controller_may_lead_since_the_last_answer_of_the_one_before() -> None:
+    """A broker that waits for the old one asks the new one only then: the election may be long over."""
+    cluster = of_three()
+    cluster.at(12, lambda: setattr(cluster, "quorum", None))
+    cluster.at(35, lambda: setattr(cluster, "quorum", QuorumLeader(101, 2)))
+    cluster.play(40)
+    *_, elected = (each for _, each in cluster.seen if isinstance(each, ControllerObserved) and each.controller == 101)
+    assert elected.occurred_not_before <= (100 + 12) * SECOND

@@ -171,7 +171,8 @@ class Inference:
             return
         if leader != before:
             self._quorum = leader
-            self._reports.append(_Report(met.asked, met.ended, controller=leader))
+            since = met.asked if answered is None else min(met.asked, answered)
+            self._reports.append(_Report(since, met.ended, controller=leader))
 
     def _waiting(self, asked: Mapping[BrokerId, Micros], met: Met) -> dict[BrokerId, Micros]:
         """Return brokers that answer, and since when no controller answers them; a broker that hangs shows nothing."""
