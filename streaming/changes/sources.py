@@ -116,9 +116,9 @@ def several_names(states: Iterable[SourceState]) -> Iterator[str]:
             by_cluster[state.cluster_id].append(state)
     for cluster_id, its in by_cluster.items():
         newest = max(state.observed_until or 0 for state in its)
-        named = {state.cluster: state.source for state in its if newest - (state.observed_until or 0) <= SILENCE}
-        if len(named) > 1:
-            names = " and ".join(f"{name!r} by {source}" for name, source in sorted(named.items()))
+        sources = {state.cluster: state.source for state in its if newest - (state.observed_until or 0) <= SILENCE}
+        if len(sources) > 1:
+            names = " and ".join(f"{name!r} by {source}" for name, source in sorted(sources.items()))
             yield f"cluster {cluster_id} is called {names}, and counts as one: collect it once, or by one name"
 
 
