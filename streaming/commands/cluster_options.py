@@ -17,7 +17,7 @@ ClusterOption = Annotated[
 ]
 BootstrapServersOption = Annotated[
     str | None,
-    typer.Option("--bootstrap-server", help="Brokers as host:port,host:port; default: cluster.bootstrap_servers."),
+    typer.Option("--bootstrap-server", "--bootstrap-servers", help="Brokers as host:port,host:port; default: cluster.bootstrap_servers."),
 ]
 
 

@@ -144,6 +144,7 @@ def test_a_second_collector_of_a_bus_ends_before_it_says_that_it_writes(
     [
         ([], "cluster.bootstrap_servers is empty; name a broker as host:port (or --bootstrap-server)"),
         (["--bootstrap-server", "here"], "has 'here'; write host:port, separated by commas"),
+        (["--bootstrap-servers", "here"], "has 'here'; write host:port, separated by commas"),
         (["--simulate", "nowhere"], "there is no scenario nowhere"),
         (
             ["--simulate", "steady", "--listen", "127.0.0.1:0", "--web.config.file", "/none.yml"],
