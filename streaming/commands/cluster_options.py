@@ -17,7 +17,11 @@ ClusterOption = Annotated[
 ]
 BootstrapServersOption = Annotated[
     str | None,
-    typer.Option("--bootstrap-server", "--bootstrap-servers", help="Brokers as host:port,host:port; default: cluster.bootstrap_servers."),
+    typer.Option(
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        help="Brokers as host:port,host:port; default: cluster.bootstrap_servers.",
+    ),
 ]
 
 

@@ -95,6 +95,17 @@ def test_a_leader_that_was_silent_just_before_it_removed_followers_stood_still()
     assert causes(cluster) == [Cause.LEADER_STALL]
 
 
+def test_a_broker_that_only_the_poller_lost_and_that_goes_on_to_change_its_isrs_runs() -> None:
+    """A firewall closes its connections, and lets none through; its followers lost it, too, and it lost them."""
+    cluster = of_three()
+    cluster.meets(12, 1, Meeting.CLOSED)
+    cluster.meets(12.5, 1, Meeting.SILENT)
+    for number, view in cluster.partitions.items():
+        cluster.becomes(26, number, without(view, 2, 3) if view.leader == 1 else without(view, 1))
+    cluster.play(40)
+    assert {cause for number in cluster.partitions for cause in causes(cluster, number)} == {Cause.LAG}
+
+
 def test_a_replica_that_is_offline_on_a_listed_broker_was_on_a_failed_disk() -> None:
     cluster = of_three()
     cluster.becomes(12, 0, without(cluster.partitions[0], 3)._replace(offline=(3,)))

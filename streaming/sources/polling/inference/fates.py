@@ -186,6 +186,8 @@ class Fates:
         """Return what a broker did that had not answered for a while when it left."""
         broker, since, until, is_late = leaving
         listeners = self._listeners
+        if self._leads_after(broker, absence):
+            return Conclusion(Fate.RUNS, f"broker {broker} does not answer here, and leads on")
         how = "had refused connections" if absence.is_refused else "had not answered"
         lasted = max(since, absence.since) - absence.since
         least = f" for at least {seconds(lasted)}" if lasted > _BEHIND else ""
@@ -251,6 +253,19 @@ class Fates:
             if end is not None and since - _BEHIND <= end <= until + _SECOND:
                 return Conclusion(Fate.CUT_OFF, f"broker {broker} answers, and {because}")
         return None
+
+    def _leads_after(self, broker: BrokerId, absence: Absence) -> bool:
+        """Return whether a silent broker has changed ISRs that it leads: it removed brokers that are well."""
+        return any(
+            step.after.leader == broker
+            and step.before is not None
+            and step.before.leader == broker
+            and step.since > (absence.ended_at or absence.since)
+            and bool(step.left)
+            and not any(self._listeners.listener(each).is_absent for each in step.left)
+            and all(self._listeners.is_listed(each) for each in step.left)
+            for step in self._steps
+        )
 
     def _has_moved_from(self, broker: BrokerId, until: Micros) -> bool:
         """Return whether a broker lost leaderships at about that time."""
