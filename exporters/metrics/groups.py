@@ -273,7 +273,7 @@ GROUP_METRICS: Final = (
         name=f"{_PREFIX}partitions",
         labels=(*LABELS, "topic", "reader"),
         help="Partitions of a topic by who reads them for a group: owner, a member; commits, a consumer without "
-        "membership, whose offset moved twice in an hour; uncommitted, a member that has never committed; none, "
+        "membership, whose offset moved twice in two hours; uncommitted, a member that has never committed; none, "
         "something was committed; never, nothing was.",
         source=", ".join(
             f"group_offsets.{name}" for name in ("member", "owned_at", "committed_at", "committed_before")

@@ -23,7 +23,8 @@ LONGEST_STANDING: Final = 2 * 3600 * _SECOND
 LOSING: Final = 900 * _SECOND
 """So long after a loss the next may follow: brokers delete each five minutes (``log.retention.check.interval.ms``)."""
 COMMITTING: Final = 3600 * _SECOND
-"""So long after its last commit a consumer without membership counts as a reader."""
+"""So long after its last commit a consumer without membership counts as a reader; the one before is not older than
+twice that: some commit every hour."""
 _STOPPED: Final = 24 * 3600 * _SECOND
 """A commit so long after the last owner was seen is its own, when it closed, or of an operator who sets the offsets."""
 _RISES: Final = 8
@@ -96,7 +97,7 @@ def reader_of(row: GroupOffsetsRow) -> PartitionReader:
 
 
 def _commits(row: GroupOffsetsRow) -> bool:
-    """Return whether the committed offset moves without an owner: it did lately, and once more within as long before.
+    """Return whether the committed offset moves without an owner: it did lately, and once more not long before.
 
     A single move is that of an operator who sets the offsets of a stopped group; a share group has no other readers
     than members.
@@ -104,7 +105,7 @@ def _commits(row: GroupOffsetsRow) -> bool:
     since, before, owned = row.committed_at, row.committed_before, row.owned_at
     if row.committed_offset is None or since is None or before is None:
         return False
-    is_recent = max(row.collected_at - since, since - before) <= COMMITTING
+    is_recent = row.collected_at - since <= COMMITTING and since - before <= 2 * COMMITTING
     return is_recent and (owned is None or since - owned > _STOPPED)
 
 

@@ -408,8 +408,17 @@ def test_an_operator_who_sets_the_offsets_of_a_group_without_members_does_not_re
     assert reader_of(row) is PartitionReader.NONE
     row = partition.sampled(STANDING, lambda: partition.set(end=partition.end + 10))
     assert (is_stuck(row), is_losing(partition.set(start=600).sample())) == (False, False)
-    partition.sampled(COMMITTING)
+    partition.sampled(2 * COMMITTING)
     assert reader_of(partition.set(committed=900).sample()) is PartitionReader.NONE, "he does so again, hours later"
+
+
+def test_a_batch_of_every_hour_reads_all_the_time() -> None:
+    partition = Partition(end=1_000, committed=10).set(members=None, state="Active")
+    partition.sample()
+    for committed in (20, 30, 40):
+        partition.set(committed=committed).sample()
+        row = partition.sampled(COMMITTING - ROUND)
+    assert (reader_of(row), is_stuck(row)) == (PartitionReader.COMMITS, False)
 
 
 def test_a_share_group_without_members_whose_offsets_are_set_is_not_read() -> None:

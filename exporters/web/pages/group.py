@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 GROUPS_SHOWN: Final = 500
 PARTITIONS_SHOWN: Final = 500
+_EMPTY: Final = "It has committed nothing, and owns no partition, of any topic that can be seen."
 NOT_KEPT: Final = "Groups are sampled, and samples are not kept: nothing is known of them at this moment."
 _LEVELS: Final = {GroupTrouble.BEYOND: Level.CRITICAL, GroupTrouble.LOSING: Level.CRITICAL}
 _IN_TROUBLE: Final = frozenset({Level.CRITICAL, Level.WARNING})
@@ -150,7 +151,7 @@ def _one(
         troubles=(*wrong, *((Level.UNKNOWN, each) for each in unread)),
         positions=tuple(_position(cluster, row) for row in rows[:PARTITIONS_SHOWN]),
         left_out=max(0, len(rows) - PARTITIONS_SHOWN),
-        empty="No position of it is known." if unread else "It has committed nothing, and owns no partition.",
+        empty="No position of it is known." if unread else _EMPTY,
     )
 
 

@@ -104,9 +104,11 @@ def test_the_marker_of_a_transaction_is_an_offset_and_no_record(cluster: Sandbox
 
 def test_a_consumer_without_membership_is_read_by_its_commits(cluster: Sandbox, sampled: Sampled) -> None:
     write(cluster, "assigned", 100)
-    for offset in (10, 20):
+    for offset in (5, 10, 20):
         commit(cluster, "flink", [TopicPartition("assigned", 0, offset)])
         row = row_of(sampled, "flink", "assigned", committed_offset=offset)
+        if offset == 10:
+            assert reader_of(row) is PartitionReader.NONE, "an operator may have set it"
     assert (reader_of(row), row.committed_at, row.lag) == (PartitionReader.COMMITS, row.collected_at, 80)
 
 
