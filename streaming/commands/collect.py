@@ -21,7 +21,7 @@ from streaming.commands.cluster_options import BootstrapServersOption, ClusterOp
 from streaming.configuration_file import OPTION_HELP
 from streaming.errors import ConfigurationError
 from streaming.settings import COLLECTOR_LISTEN, load
-from streaming.terminal import Terminal, print_wrapped
+from streaming.terminal import print_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -256,4 +256,4 @@ def say(line: str) -> None:
     """Print a line on stderr, with the time as the exporter's log has it: coloured on a terminal, plain in a pipe."""
     seconds, fraction = divmod(time.time_ns() // 1_000_000, 1_000)
     moment = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(seconds))},{fraction:03}"
-    print_wrapped(Terminal(stderr=True), Text.assemble((f"{moment} INFO isrwatch collect: ", "dim"), line))
+    print_log(Text.assemble((f"{moment} INFO isrwatch collect: ", "dim"), line))
