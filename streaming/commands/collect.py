@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 import signal
 import socket
 import time
@@ -11,7 +12,7 @@ from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from streaming.sources.source import Source
 
 
+_ENOUGH_FILES: Final = 65_536
 WebConfigFile = Annotated[
     str | None, typer.Option("--web.config.file", help="TLS and logins for --listen; default: collect.web_config_file.")
 ]
@@ -83,6 +85,7 @@ def collect(
     else:
         collector = _together(every)
     _refuse_written(directory, collector)
+    raise_file_limit()
     shipping = _shipping(settings, directory)
     with _status_server(_served(settings.collect, listen, web_config_file), collector, shipping):
         _stop_on_signal(collector)
@@ -91,6 +94,15 @@ def collect(
         say(f"{', '.join(collector.names)}: writing to {directory}; Ctrl-C stops it cleanly")
         _wait(collector, shipping)
     say("stopped; the next start continues here")
+
+
+def raise_file_limit() -> None:
+    """Let this process, and those that it starts, open as many files as they may: each broker takes several."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = _ENOUGH_FILES if most == resource.RLIM_INFINITY else min(most, _ENOUGH_FILES)
+    if now != resource.RLIM_INFINITY and now < enough:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (enough, most))
 
 
 def _publisher(settings: Settings) -> Callable[[], DirectoryPublisher]:

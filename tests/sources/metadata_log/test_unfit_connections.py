@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from kafka.protocol.sasl import SaslHandshakeResponse
 
+from streaming.commands.collect import raise_file_limit
 from streaming.contracts.identifiers import BrokerId, ClusterId
 from streaming.errors import ConnectionRefused
 from streaming.sources.collector.listener_watch import ListenerWatch
@@ -172,6 +173,17 @@ def test_a_machine_without_files_left_blames_no_node(quorum: Any, host: str) -> 
     assert isinstance(refusal, NoAnswer)
     assert "this machine cannot connect: Too many open files: raise the limit of open files (ulimit -n)" in str(refusal)
     assert refusal.how is Failure.LOCAL
+
+
+def test_a_collector_opens_as_many_files_as_it_may() -> None:
+    """As Java's programs do: a shell gives a program 1,024, of which each broker takes several."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1]), before[1]))
+    try:
+        raise_file_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(65_536, before[1]), before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_a_listener_that_could_not_be_asked_is_neither_up_nor_down(quorum: Any) -> None:
