@@ -17,7 +17,7 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log.opening import bootstrap_of, controller_addresses
 from streaming.sources.permissions import ANYBODY
 from streaming.sources.protocol.addresses import Address, parse_servers
-from streaming.sources.protocol.connection import ServiceRefused, dialer
+from streaming.sources.protocol.connection import KeysUnusable, ServiceRefused, dialer
 from streaming.sources.protocol.identity import NodeIdentity, Role, responder
 from streaming.sources.protocol.security import from_client, tls_of, without_login
 from streaming.sources.protocol.sockets import Failure, NoAnswer
@@ -143,6 +143,8 @@ def ask_all(listeners: Iterable[Listener], dials: Mapping[Role, Dial]) -> dict[L
     def ask(listener: Listener) -> str:
         try:
             dials[listener.role](listener.address, response_seconds=SECONDS).close()
+        except KeysUnusable as refusal:
+            return NotAsked(refusal)
         except ServiceRefused:  # it responds
             return ""
         except ConnectionRefused as refusal:

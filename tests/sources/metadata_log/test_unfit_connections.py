@@ -21,7 +21,7 @@ from streaming.commands.collect import raise_file_limit
 from streaming.contracts.identifiers import BrokerId, ClusterId
 from streaming.errors import ConnectionRefused
 from streaming.sources.collector.listener_watch import ListenerWatch
-from streaming.sources.collector.listeners import Listener, ask_all
+from streaming.sources.collector.listeners import Listener, NotAsked, ask_all
 from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met
 from streaming.sources.polling.view import ClusterView
 from streaming.sources.polling.watching.watch import Watch
@@ -212,8 +212,12 @@ def test_keys_that_cannot_be_written_for_openssl_are_one_sentence(
     sentence = (
         r"OpenSSL reads them from a file for a moment, and none can be written: .*full.*: No such file or directory"
     )
+    address = Address("127.0.0.1", quorum.nodes[1].port)
     with pytest.raises(ServiceRefused, match=sentence):
-        Connection(Address("127.0.0.1", quorum.nodes[1].port), security)
+        Connection(address, security)
+    listener = Listener(Role.BROKER, "1", address)
+    (reason,) = ask_all([listener], {Role.BROKER: dialer(security)}).values()
+    assert isinstance(reason, NotAsked), "whether it responds is unknown"
 
 
 class WithoutLogin:
