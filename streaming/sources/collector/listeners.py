@@ -137,6 +137,11 @@ class NotAsked(str):
     __slots__ = ()
 
 
+def in_words(listener: object, reason: str) -> str:
+    """Say that a listener does not respond, or was not asked."""
+    return f"{listener} {'was not asked' if isinstance(reason, NotAsked) else 'does not respond'}: {reason}"
+
+
 def ask_all(listeners: Iterable[Listener], dials: Mapping[Role, Dial]) -> dict[Listener, str]:
     """Connect to listeners, a few at a time; return why each does not respond, "" if it does."""
 
