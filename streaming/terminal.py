@@ -91,7 +91,7 @@ def print_wrapped(console: Terminal, line: Text | str, *, in_pipe: int | None = 
 def print_log(line: Text) -> None:
     """Print a line of a program that runs for long on stderr.
 
-    One that cannot be written is lost, as where the disk of a log is full, or its reader has ended: the work goes on.
+    One that cannot be written is lost, as where the disk of a log is full or its reader has ended, and the work is not.
     """
     with suppress(*UNWRITABLE):
         print_wrapped(Terminal(stderr=True), line)
