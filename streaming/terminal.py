@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 from copy import copy
 from enum import StrEnum
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from rich.console import ConsoleOptions, RenderableType
 
+UNWRITABLE: Final = (OSError, ValueError, SystemExit)
+"""Failures to print a line: no space, a closed file, a broken pipe, at which rich would end the program."""
 _INDENT: Final = 4
 _WORD: Final = re.compile(r"\s*\S+")
 
@@ -83,6 +86,15 @@ def print_wrapped(console: Terminal, line: Text | str, *, in_pipe: int | None = 
     width = console.width if console.is_terminal else in_pipe
     for part in [text] if width is None else wrapped(text, width):
         console.print(part, soft_wrap=True)
+
+
+def print_log(line: Text) -> None:
+    """Print a line of a program that runs for long on stderr.
+
+    One that cannot be written is lost, as where the disk of a log is full or its reader has ended, and the work is not.
+    """
+    with suppress(*UNWRITABLE):
+        print_wrapped(Terminal(stderr=True), line)
 
 
 def _readable(line: Text) -> Text:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
 
 import pytest
 from rich.text import Text
 
-from streaming.terminal import Terminal, print_wrapped
+from streaming.terminal import Terminal, print_log, print_wrapped
 
 ID = "loss:TsuxU8vkmQiwdw/0/3/isr_shrink"
 LINE = Text.assemble(("WARNING ", "yellow"), f"job.listen-address  does not respond, see {ID} and 請求 begin")
@@ -19,6 +25,29 @@ def printed(line: Text, *, width: int, is_terminal: bool = True, in_pipe: int | 
         Terminal(file=file, width=width, force_terminal=is_terminal, color_system=None), line, in_pipe=in_pipe
     )
     return file.getvalue().splitlines()
+
+
+def to_a_full_disk() -> IO[str]:
+    return Path("/dev/full").open("w", buffering=1, encoding="utf-8")
+
+
+def to_a_broken_pipe() -> IO[str]:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return open(writer, "w", buffering=1, encoding="utf-8")  # noqa: PTH123 - of a descriptor
+
+
+@pytest.mark.parametrize("opened", [to_a_full_disk, to_a_broken_pipe])
+def test_a_line_of_a_log_that_cannot_be_written_ends_nothing(
+    opened: Callable[[], IO[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = opened()
+    monkeypatch.setattr(sys, "stderr", file)
+    print_log(LINE)
+    print_log(LINE)
+    monkeypatch.undo()
+    with suppress(OSError):  # what it has kept of the lines
+        file.close()
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 200])

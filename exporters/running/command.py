@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
@@ -30,7 +31,7 @@ from streaming.configuration_file import OPTION_HELP, VARIABLE, file_to_read
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.runtime.java import find_java
-from streaming.terminal import Terminal, print_wrapped
+from streaming.terminal import UNWRITABLE, Terminal, print_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -166,7 +167,7 @@ def print_findings_of(every: list[Settings]) -> bool:
     for finding in findings_of_clusters(every):
         has_problem |= finding.status is Status.PROBLEM
         if finding.status in {Status.PROBLEM, Status.WARNING} or finding.check in READ:
-            print_wrapped(Terminal(stderr=True), line_of(finding))
+            print_log(line_of(finding))
     return has_problem
 
 
@@ -218,14 +219,15 @@ def pass_on(_name: str, line: str) -> None:
     """Print a line of a part as it is; on a terminal not the rows of batches, which are for programs."""
     console = Terminal(stderr=True)
     if not (console.is_terminal and BATCH_ROW in line):
-        console.row(line)
+        with suppress(*UNWRITABLE):  # or its pipe is not read any more, and the part waits for ever
+            console.row(line)
 
 
 def say(line: str) -> None:
     """Print a line on stderr."""
-    print_wrapped(Terminal(stderr=True), Text.assemble(("isrwatch run: ", "dim"), line))
+    print_log(Text.assemble(("isrwatch run: ", "dim"), line))
 
 
 def warn(line: str) -> None:
     """Print a problem on stderr."""
-    print_wrapped(Terminal(stderr=True), Text.assemble(("isrwatch run: ", "dim"), (line, "red")))
+    print_log(Text.assemble(("isrwatch run: ", "dim"), (line, "red")))

@@ -110,6 +110,9 @@ class WritableLog:
         with suppress(FileNotFoundError):
             if os.path.samestat(self._path.stat(), os.fstat(self._file)):
                 return
+        if not self.has_lock:  # another process may have taken it over
+            self._looked_at = -SECONDS_BETWEEN_LOOKS
+            self._look_for_another()
         raise BusReplaced(
             f"{self._path} was removed or replaced while it was written, so the job may lack what was published last, "
             "and everything is reported again: keep other programs away from bus.directory"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 import signal
 import socket
 import time
@@ -11,7 +12,7 @@ from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
@@ -21,7 +22,7 @@ from streaming.commands.cluster_options import BootstrapServersOption, ClusterOp
 from streaming.configuration_file import OPTION_HELP
 from streaming.errors import ConfigurationError
 from streaming.settings import COLLECTOR_LISTEN, load
-from streaming.terminal import Terminal, print_wrapped
+from streaming.terminal import print_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from streaming.sources.source import Source
 
 
+_ENOUGH_FILES: Final = 65_536
 WebConfigFile = Annotated[
     str | None, typer.Option("--web.config.file", help="TLS and logins for --listen; default: collect.web_config_file.")
 ]
@@ -84,6 +86,7 @@ def collect(
     else:
         collector = together(every)
     _refuse_written(directory, collector)
+    raise_file_limit()
     shipping = _shipping(settings, directory)
     with _status_server(_served(settings.collect, listen, web_config_file), collector, shipping):
         _stop_on_signal(collector)
@@ -92,6 +95,15 @@ def collect(
         say(f"{', '.join(collector.names)}: writing to {directory}; Ctrl-C stops it cleanly")
         _wait(collector, shipping)
     say("stopped; the next start continues here")
+
+
+def raise_file_limit() -> None:
+    """Let this process, and those that it starts, open as many files as they may: each broker takes several."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = _ENOUGH_FILES if most == resource.RLIM_INFINITY else min(most, _ENOUGH_FILES)
+    if now != resource.RLIM_INFINITY and now < enough:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (enough, most))
 
 
 def _publisher(settings: Settings) -> Callable[[], DirectoryPublisher]:
@@ -262,4 +274,4 @@ def say(line: str) -> None:
     """Print a line on stderr, with the time as the exporter's log has it: coloured on a terminal, plain in a pipe."""
     seconds, fraction = divmod(time.time_ns() // 1_000_000, 1_000)
     moment = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(seconds))},{fraction:03}"
-    print_wrapped(Terminal(stderr=True), Text.assemble((f"{moment} INFO isrwatch collect: ", "dim"), line))
+    print_log(Text.assemble((f"{moment} INFO isrwatch collect: ", "dim"), line))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.commands.doctor_certificates import certificates_of
 from streaming.commands.doctor_machine import Status, numbered
 from streaming.errors import ConnectionRefused
-from streaming.sources.collector.listeners import ask_all, dials_of, discover, distinct, responders_at
+from streaming.sources.collector.listeners import ask_all, dials_of, discover, distinct, in_words, responders_at
 from streaming.sources.protocol.addresses import Peers
 from streaming.sources.protocol.identity import DENIED, Role, WrongNode
 from streaming.sources.protocol.sockets import Race, resolved
@@ -29,7 +29,7 @@ def listeners(settings: Settings) -> Iterator[tuple[Status, str]]:
     peers = Peers()
     answers = ask_all(distinct(discover(settings)), dials_of(settings, peers))
     silent = {str(one): reason for one, reason in answers.items() if reason and one.role is not Role.BOOTSTRAP}
-    yield from ((Status.WARNING, f"{listener} does not respond: {reason}") for listener, reason in silent.items())
+    yield from ((Status.WARNING, in_words(listener, reason)) for listener, reason in silent.items())
     if responding := sum(not reason for reason in answers.values()):
         yield Status.OK, f"of brokers and controllers, {numbered(responding, 'listener')} responded"
     yield from _identities(responders_at((one for one, reason in answers.items() if not reason), settings, peers))

@@ -19,7 +19,7 @@ from streaming.delta.store.announced import finish_announcements
 from streaming.delta.store.place import tables_place
 from streaming.errors import IsrwatchError
 from streaming.secret_values import with_bus_secrets
-from streaming.terminal import Terminal, print_wrapped
+from streaming.terminal import Terminal, print_log
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -219,9 +219,9 @@ def _stop_on_signal(application: Application, output: JavaOutput) -> None:
 
 def say(line: str) -> None:
     """Print a line on stderr: coloured on a terminal, plain in a pipe."""
-    print_wrapped(Terminal(stderr=True), Text.assemble(("isrwatch job: ", "dim"), line))
+    print_log(Text.assemble(("isrwatch job: ", "dim"), line))
 
 
 def warn(line: str) -> None:
     """Print a problem on stderr."""
-    print_wrapped(Terminal(stderr=True), Text.assemble(("isrwatch job: ", "dim"), (line, "red")))
+    print_log(Text.assemble(("isrwatch job: ", "dim"), (line, "red")))

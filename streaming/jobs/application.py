@@ -291,7 +291,8 @@ class Application:
 
         def end() -> None:
             self._report(str(refusal))
-            sys.stderr.flush()
+            with suppress(OSError):  # a log that cannot be written
+                sys.stderr.flush()
             os._exit(refusal.exit_code)
 
         for query in self.queries:  # so that none of them reports progress over that of the other job

@@ -26,6 +26,7 @@ from streaming.sources.collector.listeners import (
     dials_of,
     discover,
     distinct,
+    in_words,
     own_expiries,
     responders_at,
 )
@@ -146,8 +147,7 @@ class ListenerWatch:
         before, self.answers = self.answers, ask_all(self._current(), self._dials)
         for listener, reason in self.answers.items():
             if reason and not before.get(listener):
-                what = "was not asked" if isinstance(reason, NotAsked) else "does not respond"
-                self._report(f"{self._described(listener)} {what}: {reason}")
+                self._report(in_words(self._described(listener), reason))
             elif before.get(listener) and not reason:
                 self._report(f"{self._described(listener)} responds again")
         self.certificates.round([listener.address for listener, reason in self.answers.items() if reason])

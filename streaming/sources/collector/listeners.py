@@ -17,7 +17,7 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log.opening import bootstrap_of, controller_addresses
 from streaming.sources.permissions import ANYBODY
 from streaming.sources.protocol.addresses import Address, parse_servers
-from streaming.sources.protocol.connection import ServiceRefused, dialer
+from streaming.sources.protocol.connection import KeysUnusable, ServiceRefused, dialer
 from streaming.sources.protocol.identity import NodeIdentity, Role, responder
 from streaming.sources.protocol.security import from_client, tls_of, without_login
 from streaming.sources.protocol.sockets import Failure, NoAnswer
@@ -137,12 +137,19 @@ class NotAsked(str):
     __slots__ = ()
 
 
+def in_words(listener: object, reason: str) -> str:
+    """Say that a listener does not respond, or was not asked."""
+    return f"{listener} {'was not asked' if isinstance(reason, NotAsked) else 'does not respond'}: {reason}"
+
+
 def ask_all(listeners: Iterable[Listener], dials: Mapping[Role, Dial]) -> dict[Listener, str]:
     """Connect to listeners, a few at a time; return why each does not respond, "" if it does."""
 
     def ask(listener: Listener) -> str:
         try:
             dials[listener.role](listener.address, response_seconds=SECONDS).close()
+        except KeysUnusable as refusal:
+            return NotAsked(refusal)
         except ServiceRefused:  # it responds
             return ""
         except ConnectionRefused as refusal:

@@ -66,6 +66,10 @@ class NodeTooOld(ServiceRefused):
     """The node is too old for our requests."""
 
 
+class KeysUnusable(ServiceRefused):
+    """Our own certificates cannot be used now, so nothing was said to the node."""
+
+
 class Connection:
     """An authenticated connection, with the API versions that the node supports.
 
@@ -300,7 +304,7 @@ class Connection:
         try:
             context = security.tls.context()
         except ConfigurationError as error:  # a file has changed since the start
-            raise ServiceRefused(str(error)) from None
+            raise KeysUnusable(str(error)) from None
         try:
             plain.settimeout(min(CONNECT_SECONDS, self._step_seconds))
             secured = context.wrap_socket(plain, server_hostname=self.address.host)

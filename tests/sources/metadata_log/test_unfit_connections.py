@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 from kafka.protocol.sasl import SaslHandshakeResponse
 
+from streaming.commands.collect import raise_file_limit
 from streaming.contracts.identifiers import BrokerId, ClusterId
 from streaming.errors import ConnectionRefused
 from streaming.sources.collector.listener_watch import ListenerWatch
-from streaming.sources.collector.listeners import Listener, ask_all
+from streaming.sources.collector.listeners import Listener, NotAsked, ask_all
 from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met
 from streaming.sources.polling.view import ClusterView
 from streaming.sources.polling.watching.watch import Watch
@@ -174,6 +175,17 @@ def test_a_machine_without_files_left_blames_no_node(quorum: Any, host: str) -> 
     assert refusal.how is Failure.LOCAL
 
 
+def test_a_collector_opens_as_many_files_as_it_may() -> None:
+    """As Java's programs do: a shell gives a program 1,024, of which each broker takes several."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1]), before[1]))
+    try:
+        raise_file_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(65_536, before[1]), before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 def test_a_listener_that_could_not_be_asked_is_neither_up_nor_down(quorum: Any) -> None:
     listener = Listener(Role.BROKER, "1", Address("127.0.0.1", quorum.nodes[1].port))
     lines: list[str] = []
@@ -200,8 +212,12 @@ def test_keys_that_cannot_be_written_for_openssl_are_one_sentence(
     sentence = (
         r"OpenSSL reads them from a file for a moment, and none can be written: .*full.*: No such file or directory"
     )
+    address = Address("127.0.0.1", quorum.nodes[1].port)
     with pytest.raises(ServiceRefused, match=sentence):
-        Connection(Address("127.0.0.1", quorum.nodes[1].port), security)
+        Connection(address, security)
+    listener = Listener(Role.BROKER, "1", address)
+    (reason,) = ask_all([listener], {Role.BROKER: dialer(security)}).values()
+    assert isinstance(reason, NotAsked), "whether it responds is unknown"
 
 
 class WithoutLogin:
