@@ -45,6 +45,7 @@ def only(installation: Installation, component: str) -> Pod:
 
 @pytest.mark.timeout(900)
 def test_only_what_hangs_is_started_again(installation: Installation, kafka: Sandbox) -> None:
+    installation.eventually(lambda: len(installation.pods()) > 1, "both pods are there")
     installation.eventually(lambda: only(installation, "collector").is_ready, "the collector reads the cluster")
     collector, exporter = only(installation, "collector"), only(installation, "exporter")
     (broker,) = kafka.broker_ids
