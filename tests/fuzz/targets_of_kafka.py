@@ -33,6 +33,7 @@ from streaming.sources.polling.watching.asking import Reply, Requests
 from streaming.sources.protocol.addresses import Address, Peer
 from streaming.sources.protocol.connection import NEVER, NO_SESSION, Connection
 from streaming.sources.protocol.quorum_messages import METADATA_TOPIC, describe_quorum_request, read_quorum
+from streaming.sources.protocol.security import Security
 from streaming.sources.source import monotonic
 from tests.fuzz.mutation import odd_bytes
 from tests.fuzz.targets import EPOCH, LOG, QUARANTINED, REFUSED, VALUE, checked
@@ -216,6 +217,7 @@ class _Fed(Connection):
         self.features = {}
         self.muted_until, self._step_seconds, self._response_seconds = 0.0, NEVER, 10.0
         self._correlation, self._is_closed, self._is_reopening = 0, False, False
+        self._security, self._is_served = Security(), False
 
 
 class Responses:

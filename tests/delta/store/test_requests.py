@@ -299,3 +299,5 @@ class StoppedTimer:
 
     def start(self) -> None:
         """Start nothing."""
+
+    cancel = join = start
