@@ -373,7 +373,8 @@ def trouble_of(row: ChangeRow, context: ClusterContext) -> Trouble:
         family, gone = Family.LOSS if row.evidence == Evidence.AMBIGUOUS else Family.LAG, stay
     elif row.cause == Cause.UNKNOWN:
         family, gone = family if row.leader != NO_LEADER else Family.LOSS, stay
-    if gone and row.cause in _OF_ANY_KIND and all(map(context.is_down, gone)):
+    is_moved = row.cause == Cause.REASSIGNMENT and not stay  # also from a broker that was stopped just afterwards
+    if gone and not is_moved and row.cause in _OF_ANY_KIND and all(map(context.is_down, gone)):
         family = Family.PLANNED if all(map(context.was_stopped, gone)) else Family.LOSS
     refuses &= row.cause in (Cause.LAG, Cause.LEADER_STALL)
     if family not in _ANNOUNCED or not gone or refuses or not context.is_planned(gone, row.since, row.time):

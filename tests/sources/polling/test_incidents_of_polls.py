@@ -154,3 +154,12 @@ def test_another_controller_may_lead_since_the_last_answer_of_the_one_before() -
     cluster.play(40)
     *_, elected = (each for _, each in cluster.seen if isinstance(each, ControllerObserved) and each.controller == 101)
     assert elected.occurred_not_before <= (100 + 12) * SECOND
+
+
+def test_moves_are_reported_also_where_the_broker_that_they_free_stops_before_the_next_answer() -> None:
+    cluster = SmallCluster({0: part((1, 2, 3), (1, 2, 3), 1), 1: part((2, 1, 3), (2, 1, 3), 2)}, brokers=(1, 2, 3, 4))
+    for number, leader in ((0, 1), (1, 2)):
+        cluster.becomes(12.3, number, part((leader, 3 - leader, 4), (1, 2, 4), leader))
+    cluster.unlisted(12.6, 3)
+    cluster.meets(12.7, 3, Meeting.REFUSED)
+    assert {each["incident_class"] for each in incidents(cluster, 40)} == {"reassignment"}
