@@ -163,3 +163,23 @@ def test_moves_are_reported_also_where_the_broker_that_they_free_stops_before_th
     cluster.unlisted(12.6, 3)
     cluster.meets(12.7, 3, Meeting.REFUSED)
     assert {each["incident_class"] for each in incidents(cluster, 40)} == {"reassignment"}
+
+
+def test_all_brokers_that_are_cut_off_with_the_poller_are_lost_and_none_was_stopped_cleanly() -> None:
+    """Those that were not asked for a controller are cut off from it as much as the one that was."""
+    cluster = SmallCluster(
+        {0: part((4, 1, 2), (4, 1, 2), 4), 1: part((5, 2, 3), (5, 2, 3), 5)}, brokers=(1, 2, 3, 4, 5)
+    )
+    for here in (4, 5):
+        cluster.sees[here], cluster.lists[here] = dict(cluster.partitions), {1, 2, 3, 4, 5}
+        cluster.at(40.5, lambda here=here: (cluster.sees.pop(here), cluster.lists.pop(here)))
+        lose(cluster, 20, here, successor=2)
+        cluster.relisted(40.6, here)
+    cluster.at(10.5, lambda: setattr(cluster, "quorum", None))
+    cluster.at(40.5, lambda: setattr(cluster, "quorum", QuorumLeader(100, 1)))
+    for silent in (1, 2, 3):
+        cluster.meets(10.5, silent, Meeting.SILENT)
+        cluster.meets(40.5, silent, Meeting.ANSWERED)
+    for here in (4, 5):
+        rejoin(cluster, 44, here)
+    assert {each["incident_class"] for each in incidents(cluster, 80)} == {"broker_loss"}

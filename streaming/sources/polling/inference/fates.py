@@ -146,7 +146,10 @@ class Fates:
                 return None
             return Conclusion(Fate.GONE, because) if is_gone else Conclusion(Fate.RUNS, "")
         absence = listener.absence_within(since, until) or (listener.absences[-1] if listener.is_absent else None)
-        if absence is None:
+        waited = broker in self.waited_until and (absence is None or not absence.is_process_gone)
+        if waited and (cut_off := self._cut_off_before(broker, since, until)) is not None:
+            conclusion: Conclusion | None = cut_off
+        elif absence is None:
             conclusion = self._of_present(leaving)
         elif _is_before(absence, since):
             conclusion = self._of_absent(leaving, absence)

@@ -161,8 +161,10 @@ class Inference:
         if waited > self.intervals.hot or leader != before:
             self._schedule.hasten(met.ended)
         if leader == before and answered is not None and waited > self.intervals.session // 2:
-            if self._are_cut_off(asked, Micros(met.ended - waited), met.ended):
-                self._fates.waited_until.update(dict.fromkeys(waiting, met.ended))
+            since = Micros(met.ended - waited)
+            if self._are_cut_off(asked, since, met.ended):
+                with_them = (each for each, of in self._listeners.of.items() if not of.silent_since(since, met.ended))
+                self._fates.waited_until.update(dict.fromkeys({*waiting, *with_them}, met.ended))
                 return
             ended = min([met.ended, *(each.ended for each in self._reports)])
             stall = _Report(answered, ended, controller=leader, silent_since=answered)
