@@ -85,7 +85,9 @@ def _read_episode(document: dict[str, Any] | None) -> LagEpisode | None:
         return None
     spoken = {(reporter, follower): (first, last) for reporter, follower, first, last in document["spoken"]}
     kept = Counter({(one, other): count for one, other, count in document["kept"]})
-    return LagEpisode(**{**document, "spoken": spoken, "kept": kept, "seen_stalled": set(document["seen_stalled"])})
+    return LagEpisode(
+        **{**document, "spoken": spoken, "kept": kept, "seen_stalled": set(document.get("seen_stalled", ()))}
+    )
 
 
 def _written_held(incident: Incident) -> list[list[Any]]:

@@ -59,7 +59,7 @@ class Listening:
     """A listener with TLS and nothing behind it, as one of brokers or controllers is for a stranger."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
-        self.context = context
+        self.context, self.connections = context, 0
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.address = Address("127.0.0.1", self.listening.getsockname()[1])
         threading.Thread(target=self._serve, daemon=True).start()
@@ -68,6 +68,7 @@ class Listening:
         with suppress(OSError):
             while True:
                 plain, _ = self.listening.accept()
+                self.connections += 1
                 with suppress(OSError), plain:
                     if self.context is not None:
                         self.context.wrap_socket(plain, server_side=True).recv(1)

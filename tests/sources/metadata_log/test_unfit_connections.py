@@ -31,28 +31,11 @@ from streaming.sources.protocol.identity import Role
 from streaming.sources.protocol.security import Security, from_client
 from streaming.sources.protocol.sockets import Failure, NoAnswer
 from streaming.sources.protocol.tls import distrust
+from tests.sources.metadata_log.test_certificates import Listening
 from tests.sources.metadata_log.test_connection import LOGIN, Server, ask
 from tests.sources.metadata_log.test_listeners import Authority, exposition, settings_for, trusting
 
 NOT_YET_VALID = 9  # X509_V_ERR_CERT_NOT_YET_VALID
-
-
-class Secured:
-    """A listener with TLS, which answers nothing, and how often it was connected to."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self.context, self.connections = context, 0
-        self.listening = socket.create_server(("127.0.0.1", 0))
-        self.address = Address("127.0.0.1", self.listening.getsockname()[1])
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                plain, _ = self.listening.accept()
-                self.connections += 1
-                with suppress(OSError), plain, self.context.wrap_socket(plain, server_side=True) as secured:
-                    secured.recv(1)
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +44,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture
-def served() -> Iterator[Callable[[ssl.SSLContext], Secured]]:
-    made: list[Secured] = []
+def served() -> Iterator[Callable[[ssl.SSLContext], Listening]]:
+    made: list[Listening] = []
 
-    def serve(context: ssl.SSLContext) -> Secured:
-        made.append(Secured(context))
+    def serve(context: ssl.SSLContext) -> Listening:
+        made.append(Listening(context))
         return made[-1]
 
     yield serve
@@ -73,7 +56,7 @@ def served() -> Iterator[Callable[[ssl.SSLContext], Secured]]:
         each.listening.close()
 
 
-Serving = Callable[[ssl.SSLContext], Secured]
+Serving = Callable[[ssl.SSLContext], Listening]
 
 
 def refusal_at(address: Address, client: dict[str, str]) -> NoAnswer:
