@@ -146,10 +146,10 @@ class Fates:
                 return None
             return Conclusion(Fate.GONE, because) if is_gone else Conclusion(Fate.RUNS, "")
         absence = listener.absence_within(since, until) or (listener.absences[-1] if listener.is_absent else None)
-        waited = broker in self.waited_until and (absence is None or not absence.is_process_gone)
-        if waited and (cut_off := self._cut_off_before(broker, since, until)) is not None:
-            conclusion: Conclusion | None = cut_off
-        elif absence is None:
+        has_waited = broker in self.waited_until and absence is not None and not absence.is_process_gone
+        if has_waited and (cut_off := self._cut_off_before(broker, since, until)) is not None:
+            return cut_off  # it answers nothing else while it waits
+        if absence is None:
             conclusion = self._of_present(leaving)
         elif _is_before(absence, since):
             conclusion = self._of_absent(leaving, absence)
@@ -248,13 +248,13 @@ class Fates:
         return Conclusion(Fate.STOPPED, because) if is_late else None
 
     def _cut_off_before(self, broker: BrokerId, since: Micros, until: Micros) -> Conclusion | None:
-        """Return that a broker answers whose heartbeats no controller took until a window, or until just before."""
+        """Return that no controller took the heartbeats of a broker until a window, or until just before."""
         for end, because in (
-            (self.stalled_until, "the controller had stood still"),
-            (self.waited_until.get(broker), "had reached no controller"),
+            (self.stalled_until, "answers, and the controller had stood still"),
+            (self.waited_until.get(broker), "had reached no controller, nor had this collector"),
         ):
             if end is not None and since - _BEHIND <= end <= until + _SECOND:
-                return Conclusion(Fate.CUT_OFF, f"broker {broker} answers, and {because}")
+                return Conclusion(Fate.CUT_OFF, f"broker {broker} {because}")
         return None
 
     def _leads_after(self, broker: BrokerId, absence: Absence) -> bool:
