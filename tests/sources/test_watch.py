@@ -160,11 +160,9 @@ def test_partitions_are_described_in_as_many_responses_as_it_takes(fake_kafka: M
     assert len(cluster.asked(DescribeTopicPartitionsRequest)) == 4
     cluster.newest[DescribeTopicPartitionsRequest.API_KEY] = -1
     cluster.disconnect(2)
+    watching.until(has(Meeting.REFUSED))
     cluster.bring_up(2)
-    again = BrokerQuestion(Ask.PARTITIONS, BrokerId(2), some)
-    watching.ask(again)
-    mets = watching.until(lambda mets: any(each.how is Meeting.ANSWERED and each.question == again for each in mets))
-    by_name = next(each for each in mets if each.question == again and each.how is Meeting.ANSWERED)
+    (by_name,) = watching.answers(met.question)
     assert [*by_name.content["orders"]] == [0, 1, 2, 3, 4]  # type: ignore[call-overload,index]
     assert by_name.content["orders"][1].isr == (1,)  # type: ignore[call-overload,index]
 
