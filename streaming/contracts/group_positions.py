@@ -139,6 +139,8 @@ MOVING: Final = 300_000_000
 RESTARTING: Final = 300_000_000
 """So long, microseconds, all members may be away, or not be described, until what they owned was left."""
 STABLE: Final = "Stable"
+DEAD: Final = "Dead"
+"""The state of a group of which its coordinator has nothing, as Kafka names it."""
 
 
 def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: GroupReadings) -> GroupPosition:

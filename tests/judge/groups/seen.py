@@ -145,7 +145,7 @@ class GroupsCollector:
         of_round = Round(_micros(now), {}, self._listed.take(broker, set(names), asked.gone, _micros(now)))
         ids = {topic: topic_id(topic) for topic in answer.topic_ids}
         blocks = [*group_blocks(broker, groups, unread, envelope), *group_offset_blocks(broker, answer, ids, envelope)]
-        of_round.add(blocks, CoordinatorAnswer(groups, unread=unread, left=left))
+        of_round.add(blocks, CoordinatorAnswer(groups, unread=unread, left=left, ended=asked.gone))
         seen.observations.extend(of_round.shown(broker, envelope))
         read = asked.positions.of
         seen.said.update(

@@ -43,7 +43,7 @@ from streaming.sources.samples.groups.described import (
     describe_groups,
     list_groups,
 )
-from streaming.sources.samples.groups.listed import ListedGroups, gone_groups
+from streaming.sources.samples.groups.listed import ListedGroups, OffsetCounts, gone_groups
 from streaming.sources.samples.groups.rounds import Coordinator, GroupsPiece, Round, about
 from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import AT_ONCE, Timer, monotonic
@@ -79,7 +79,7 @@ class GroupsKind:
     ) -> None:
         self.probe = probe or Probe(NO_GROUP)
         self._due, self._offsets, self._is_included = Timer(period), offsets, is_included
-        self._listed = ListedGroups()
+        self._listed, self._counts = ListedGroups(), OffsetCounts()
         self._coordinators: dict[BrokerId, Coordinator] = {}
 
     @property
@@ -121,6 +121,7 @@ class GroupsKind:
             return self._refused(coordinator, answer, answer.refusal, envelope)
         coordinated: CoordinatorAnswer = answer.value
         coordinator.fit(coordinated)
+        coordinated = replace(coordinated, ended=self._counts.take(coordinated, view.topic_ids.keys()))
         blocks = self._blocks(view, answer.broker, coordinated, envelope)
         own = coordinator.round
         if own is None:
