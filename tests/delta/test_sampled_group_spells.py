@@ -33,6 +33,7 @@ def offsets(  # noqa: PLR0913 - what a row says
     now = START + round(at * SECOND)
     owned = {"member": "app", "members": 1, "group_state": "Stable"}
     positions = {"log_start_offset": start, "high_watermark": end, "last_stable_offset": end, "positions_at": now - 1}
+    positions |= {"readable_at": now}
     row = {"group": group, "topic": topic, "topic_id": topic_id, "partition": partition, "committed_offset": committed}
     return owned | positions | row | {"coordinator": coordinator, "collected_at": now} | more
 
