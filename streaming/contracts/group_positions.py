@@ -26,9 +26,11 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   could read, since the first such sample. What cannot be read is no reason. An open transaction is beyond the last
 #   stable offset. A single offset may be the marker that ends a transaction: behind the last record a consumer stands
 #   that commits record by record. It is a record if it came after a sample in which everything was passed and nothing
-#   open, or after one with that marker. Where transactions were seen, all that came may be aborted, too: so more must
-#   have come since, ``standing_rises``, or the group must have been seen at the last stable offset, ``rests``, as one
-#   is that commits its position, which passes markers and aborted records.
+#   open, or after one with that marker. More offsets may be markers, too, or all that came is aborted, also where no
+#   sample saw a transaction open. That something can be read is proven by the source, ``readable_at``, or because the
+#   group was seen at the last stable offset again and again, ``rests``: then it commits its position, which passes
+#   markers and aborted records, or these are records. Where the source proves nothing, and no transaction was ever
+#   seen, it is as good as proven if more came again and again, ``standing_rises``.
 # - Some commit seldom by design: with a checkpoint, or a batch, of half an hour. How long that is shows in how long
 #   something had been readable at a commit, and at the one before, ``usual_wait``: of a partition that is seldom
 #   written to it is short, and where a group was stuck once, too.
@@ -52,7 +54,7 @@ from streaming.contracts.columns import Long
 from streaming.contracts.identifiers import Micros, Offset
 
 RESTS: Final = 3
-"""A group that was so often seen at the last stable offset commits its position, not what it has processed."""
+"""A group that was so often seen at the last stable offset, one time after the other, passes all there is."""
 
 
 class GroupReadings(NamedTuple):
@@ -66,6 +68,8 @@ class GroupReadings(NamedTuple):
         member: the owner of the partition; None for none.
         group_state, members: of the group; members are None while it is not described.
         share_lag: of a share group, as its coordinator counts.
+        readable_at: what consumers can read came then, or was there then, as far as that was asked.
+        is_transactional: transactions were written in the partition lately, as far as that was asked.
     """
 
     at: Micros
@@ -80,6 +84,8 @@ class GroupReadings(NamedTuple):
     group_state: str | None = None
     members: int | None = None
     share_lag: int | None = None
+    readable_at: Micros | None = None
+    is_transactional: bool | None = None
 
     @property
     def offset(self) -> int | None:
@@ -112,12 +118,13 @@ class GroupPosition(NamedTuple):
     standing_end: Annotated[
         Offset | None, "last stable offset up to which there need not be a record that it has not passed"
     ] = None
-    is_transactional: Annotated[bool | None, "a transaction was seen open in the partition"] = None
+    is_transactional: Annotated[bool | None, "a transaction was seen in the partition, open or ended"] = None
     standing_rises: Annotated[
         Long | None, "samples since standing_end that had a higher last stable offset than the one before"
     ] = None
     rests: Annotated[
-        Long | None, f"times that it moved to the last stable offset since a transaction was seen, {RESTS} at most"
+        Long | None,
+        f"times that it moved to the last stable offset, {RESTS} at most, since it moved to the offset before that",
     ] = None
     watched_since: Annotated[Micros | None, "sample that its position begins with"] = None
     committed_before: Annotated[
@@ -130,6 +137,9 @@ class GroupPosition(NamedTuple):
     left_at: Annotated[
         Micros | None, "newest sample in which no member owned the partition, and no rebalance explains that"
     ] = None
+    readable_at: Annotated[
+        Micros | None, "when something that consumers can read came, or was there, where a group stood still"
+    ] = None
 
 
 NOTHING: Final = GroupPosition()
@@ -139,6 +149,8 @@ MOVING: Final = 300_000_000
 RESTARTING: Final = 300_000_000
 """So long, microseconds, all members may be away, or not be described, until what they owned was left."""
 STABLE: Final = "Stable"
+DEAD: Final = "Dead"
+"""The state of a group of which its coordinator has nothing, as Kafka names it."""
 
 
 def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: GroupReadings) -> GroupPosition:
@@ -154,8 +166,6 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
     moved = last is not None and now.offset is not None and (last.offset is None or now.offset > last.offset)
     waited = _waited(position, now) if moved else position.waited
     since, end, rises = _standing(last, position, now, stable_lag)
-    is_transactional = _is_held(now) or position.is_transactional or False
-    is_resting = moved and is_transactional and now.offset == now.last_stable_offset
     owned_at = position.owned_at if now.member is None else now.at
     starts = [each for each in (position.deleted_to, now.log_start_offset) if each is not None]
     return GroupPosition(
@@ -169,15 +179,22 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
         owned_at=owned_at,
         standing_since=since,
         standing_end=end,
-        is_transactional=is_transactional,
+        is_transactional=_is_held(now) or now.is_transactional or position.is_transactional or False,
         standing_rises=rises,
-        rests=min(RESTS, (position.rests or 0) + is_resting),
+        rests=_rests(position, now) if moved else position.rests or 0,
         watched_since=now.at if last is None else position.watched_since,
         committed_before=position.committed_at if moved else position.committed_before,
         waited=waited,
         usual_wait=_shorter(position.waited, waited) if moved else position.usual_wait,
         left_at=now.at if _is_left(now, owned_at) else position.left_at,
+        readable_at=position.readable_at if now.readable_at is None else now.readable_at,
     )
+
+
+def _rests(position: GroupPosition, now: GroupReadings) -> int:
+    """Count that it moved to the last stable offset; right before it there may be a marker that it does not pass."""
+    distance = None if now.offset is None or now.last_stable_offset is None else now.last_stable_offset - now.offset
+    return 0 if distance == A_MARKER else min(RESTS, (position.rests or 0) + (distance == 0))
 
 
 def _shorter(before: int | None, now: int | None) -> int | None:

@@ -28,7 +28,9 @@ twice that: some commit every hour."""
 _STOPPED: Final = 24 * 3600 * _SECOND
 """A commit so long after the last owner was seen is its own, when it closed, or of an operator who sets the offsets."""
 _RISES: Final = 8
-"""So often more must have come where it may be aborted: of transactions every second one may be, and rarely eight."""
+"""So often more must have come where nothing is proven: it may be aborted, but then a transaction would be seen."""
+_CLOCKS_DIFFER: Final = 5 * _SECOND
+"""By so much the clocks of a broker and of a collector may differ."""
 
 
 class PartitionReader(StrEnum):
@@ -76,6 +78,7 @@ class GroupOffsetsRow(NamedTuple):
     committed_before: int | None
     usual_wait: int | None
     left_at: int | None
+    readable_at: int | None
     collected_at: int
 
     @classmethod
@@ -131,14 +134,25 @@ def _is_owned(row: GroupOffsetsRow) -> bool:
 def is_stuck(row: GroupOffsetsRow) -> bool | None:
     """Return whether a partition is read, and its committed offset stands still below what can be read.
 
-    None while it is unknown what can be read. Where transactions were seen, that may all be aborted.
+    None while it is unknown what can be read.
     """
     since, longest = row.standing_since, max(STANDING, min(LONGEST_STANDING, 2 * (row.usual_wait or 0)))
     if since is None or row.collected_at - since < longest or not is_read(row):
         return False
     if row.stable_lag is None:
         return None
-    return not row.is_transactional or (row.standing_rises or 0) >= _RISES or (row.rests or 0) >= RESTS
+    return _is_readable(row) or None
+
+
+def _is_readable(row: GroupOffsetsRow) -> bool:
+    """Return whether something before which the group stands can be read, and is no marker or aborted record.
+
+    The proof of the source is not older than its offset; of a transaction it is the begin, by another clock.
+    """
+    came = max(row.committed_at or 0, row.watched_since or 0)
+    if row.readable_at is not None and row.readable_at >= came + _CLOCKS_DIFFER:
+        return True
+    return (row.rests or 0) >= RESTS or (not row.is_transactional and (row.standing_rises or 0) >= _RISES)
 
 
 def is_stuck_still(row: GroupOffsetsRow) -> bool | None:

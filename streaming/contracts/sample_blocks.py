@@ -226,6 +226,9 @@ class BrokerGroupOffsetsObserved(SamplesByTopic):
     """Committed offsets of the groups of one coordinator, in the same way: group by group, then topic by topic.
 
     Three hundred groups in a hundred partitions each are 30,000 samples a round.
+
+    ``ended`` are groups of which the coordinator has less than before, or nothing: what the blocks of its answer leave
+    out of them is gone. It stands in the last block.
     """
 
     kind: ClassVar[str] = "broker_group_offsets"
@@ -240,6 +243,7 @@ class BrokerGroupOffsetsObserved(SamplesByTopic):
     kept_by: ClassVar[str] = "group"
 
     kept: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ depends on anything else (moves that fill a disk, announced work, topics that do
 #   has: until then ``left_out_at`` keeps the time. If another reporter has the thing by then, it has moved.
 # - A group that moves is in no answer while its new coordinator loads, and one that is late in none of a round. So of
 #   groups that is believed at the first answer after ``MOVING``, for which their positions are remembered, too. A
-#   position that had to begin again does not say that the group moved on: nothing ends by it.
+#   position that had to begin again does not say that the group moved on: nothing ends by it. A group that its
+#   coordinator says is gone, or a partition of which it says that the offset was deleted, ends at once.
 # - A reporter that is silent neither begins nor ends anything; after ``GIVEN_UP`` it is gone on purpose.
 # - So the rows that the newest tables forget after a minute count here for longer: a spell remembers its reporter, and
 #   when it was shown last.

@@ -98,7 +98,8 @@ class GroupOffsetsObserved(Sample):
     client id of the partition's owner. What follows from these is in ``contracts.group_positions``; ``lag`` is reported
     of a share group alone, which commits no offset, as its coordinator counts it, with its ``start_offset``. The
     positions are read before the committed offset, after ``positions_at``. ``lag_seconds`` is for how long the first
-    offset that it has not passed could have been read: the source has to remember when that was.
+    offset that it has not passed could have been read: the source has to remember when that was. ``readable_at`` and
+    ``is_transactional`` are reported where a group stands still, as far as that is proven.
     """
 
     kind: ClassVar[str] = "group_offsets"
@@ -132,6 +133,8 @@ class GroupOffsetsObserved(Sample):
         Offset | None, "end of what read_committed consumers see, just before collected_at"
     ] = None
     high_watermark: Annotated[Offset | None, "end of what is committed, just before collected_at"] = None
+    readable_at: Micros | None = None
+    is_transactional: bool | None = None
 
     def __post_init__(self) -> None:
         """Refuse negative offsets."""

@@ -30,7 +30,10 @@ ROUND = 10 * SECOND
 
 
 class Partition:
-    """A partition, a group in it, and what isrwatch reads of both, one step after the other."""
+    """A partition, a group in it, and what isrwatch reads of both, one step after the other.
+
+    ``readable_at`` is what its leader proves: of a plain partition, as each is at first, always.
+    """
 
     def __init__(
         self, end: int = 0, committed: int | None = None, member: str | None = None, topic: str = "orders"
@@ -38,6 +41,7 @@ class Partition:
         self.topic, self.start, self.end, self.open = topic, 0, end, 0
         self.committed, self.member, self.members, self.state = committed, member, 1, "Stable"
         self.start_offset: int | None = None
+        self.is_plain, self.readable_at, self.is_transactional = True, None, None
         self.at = Micros(1_000 * ROUND)
         self.readings: GroupReadings | None = None
         self.position = GroupPosition()
@@ -56,7 +60,9 @@ class Partition:
                  "group_state": self.state, "members": self.members}  # fmt: skip
         values: dict[str, Any] = positions | group | unknown
         share = None if self.start_offset is None else self.end - self.start_offset
-        now = GroupReadings(at=self.at, source="samples:a", share_lag=share, **values)
+        proof = {"readable_at": self.at if self.is_plain else self.readable_at,
+                 "is_transactional": False if self.is_plain else self.is_transactional}  # fmt: skip
+        now = GroupReadings(at=self.at, source="samples:a", share_lag=share, **values, **proof)
         before = None if self.readings is None else (self.readings, self.position)
         self.readings, self.position = now, position_after(before, now)
         columns = now._asdict() | self.position._asdict()
@@ -333,18 +339,75 @@ def test_nothing_that_cannot_be_read_makes_a_group_stand_still() -> None:
     marker = Partition(end=2, committed=1, member="app")
     assert not is_stuck(marker.sampled(STANDING * 2))
 
-    held = Partition(end=25, committed=5, member="app").set(open=20)
+    held = Partition(end=25, committed=5, member="app").set(open=20, is_plain=False)
     row = held.sampled(STANDING * 2)
     assert (row.stable_lag, row.lag, is_stuck(row)) == (0, 20, False)
 
     held.set(open=0)
     assert not is_stuck(held.sampled(STANDING * 2)), "all of it may be aborted"
-    assert is_stuck(held.sampled(STANDING, lambda: held.set(end=held.end + 2)))
+    assert not is_stuck(held.sampled(STANDING, lambda: held.set(end=held.end + 2))), "whatever comes"
+    assert is_stuck(held.set(readable_at=held.at).sample()), "a transaction was committed"
+
+
+def standing_group(**values: Any) -> Partition:
+    """A group that commits record by record stands behind the last record that it has read, before a marker."""
+    partition = Partition(end=2, committed=0, member="app").set(is_plain=False, **values)
+    partition.sample()
+    partition.set(committed=1).sample()
+    return partition
+
+
+@pytest.mark.parametrize("seen", [None, True], ids=["unseen", "its leader knows"])
+def test_markers_and_aborted_records_of_short_transactions_make_nothing_stand_still(*, seen: bool | None) -> None:
+    """Of several producers the markers come last; all records are aborted for half an hour. None is seen open."""
+    markers = standing_group(is_transactional=seen)
+    assert is_stuck(markers.set(end=6).sampled(STANDING * 2)) is None
+    aborted = standing_group(is_transactional=seen)
+    row = aborted.sampled(STANDING * 2, lambda: aborted.set(end=aborted.end + 3))
+    assert is_stuck(row) is (None if seen else True), "where nobody could be asked, it is taken for records"
+
+
+@pytest.mark.parametrize(
+    ("after", "is_so"), [(-1, None), (4, None), (5, True)], ids=["before it moved", "clocks differ", "since"]
+)
+def test_a_committed_transaction_that_began_since_the_group_stands_is_a_reason(
+    after: int, *, is_so: bool | None
+) -> None:
+    """The last records may be aborted ones, many of them."""
+    partition = standing_group(is_transactional=True)
+    partition.set(readable_at=Micros(partition.at + after * SECOND), end=5)
+    partition.sampled(STANDING, lambda: partition.set(end=partition.end + 3))
+    row = partition.set(readable_at=None).sample()
+    assert is_stuck(row) is is_so, "it stays proven while its collector starts again"
+    assert is_stuck(partition.set(committed=4).sample()) is False
+    assert is_stuck(partition.sampled(STANDING + ROUND)) is None, "that was before the group moved"
+
+
+def test_a_group_that_was_stuck_stays_so_while_nothing_is_proven() -> None:
+    partition = Partition(end=9, committed=0, member="app")
+    assert is_stuck_still(partition.sampled(STANDING))
+    partition.at = Micros(partition.at + MOVING)
+    assert is_stuck_still(partition.set(is_plain=False).sampled(STANDING)) is None
+    assert is_stuck_still(partition.set(committed=9).sample()) is False
+
+
+def test_what_cannot_be_asked_for_is_shown_by_how_the_group_moved() -> None:
+    """No permission: a group that was at the end again and again passes all there is, but none that stops before it."""
+    for stops, is_so in ((0, True), (1, None)):
+        partition = Partition(end=2, committed=0, member="app").set(is_plain=False)
+        partition.sample()
+        for _ in range(RESTS):
+            partition.set(end=partition.end + 3, committed=partition.end + 3 - stops).sample()
+        assert is_stuck(partition.set(end=partition.end + 3).sampled(STANDING)) is is_so
+        if stops:
+            partition.set(committed=partition.end).sample()
+            partition.set(end=partition.end + 3, committed=partition.end + 2).sample()
+            assert partition.position.rests == 0, "it was between two transactions"
 
 
 def test_a_transaction_that_was_open_for_long_and_then_aborted_does_not_make_a_group_stuck() -> None:
     """It commits the offset of each record, so it stands before the marker of the one before."""
-    partition = Partition(end=12, committed=11, member="app").set(open=0)
+    partition = Partition(end=12, committed=11, member="app").set(open=0, is_plain=False)
     partition.sample()
     partition.set(end=20, open=8).sampled(STANDING * 2)
     assert not is_stuck(partition.set(end=21, open=0).sample())
@@ -372,12 +435,12 @@ def test_one_record_at_the_end_makes_a_group_stuck_if_it_came_after_all_was_read
 @pytest.mark.parametrize(("rests", "is_so"), [(RESTS, True), (RESTS - 1, False)])
 def test_a_group_that_commits_positions_is_stuck_behind_the_first_transaction(rests: int, *, is_so: bool) -> None:
     """It was seen at the last stable offset, behind a marker, some times: so it passes markers and aborted records."""
-    partition = Partition(end=2, committed=0, member="app").set(open=1)
+    partition = Partition(end=2, committed=0, member="app").set(open=1, is_plain=False)
     partition.sample()
     for _ in range(rests):
         partition.set(open=0, end=partition.end + 3, committed=partition.end + 3).sample()
     partition.set(end=partition.end + 3).sample()
-    assert is_stuck(partition.sampled(STANDING)) is is_so
+    assert is_stuck(partition.sampled(STANDING)) is (is_so or None)
 
 
 def test_commits_are_the_reader_where_nobody_is_a_member() -> None:

@@ -38,6 +38,8 @@ SAMPLES = st.lists(
         "log_start_offset": OFFSET,
         "high_watermark": OFFSET,
         "last_stable_offset": OFFSET,
+        "readable_at": st.none() | st.integers(0, 40),
+        "is_transactional": st.none() | st.booleans(),
     }),
     max_size=25,
 )  # fmt: skip
@@ -61,7 +63,7 @@ def expected(samples: list[Row]) -> dict[tuple[str, int], GroupPosition]:
 @pytest.mark.parametrize("gap", [MOVING, MOVING + 1])
 def test_a_position_is_remembered_for_a_while_without_samples(gap: int) -> None:
     ends = {"committed_offset": 3, "log_start_offset": 0, "high_watermark": 9, "last_stable_offset": 9}
-    others = dict.fromkeys(("member", "members", "group_state", "start_offset", "lag"))
+    others = dict.fromkeys(("member", "members", "group_state", "start_offset", "lag", "readable_at"))
     first = ends | others | {"group": "g", "partition": 0, "positions_at": 0, "source": "samples:a"}
     samples = [first | {"collected_at": 1}, first | {"collected_at": 1 + gap, "log_start_offset": 5}]
     (position,) = expected(samples).values()

@@ -33,6 +33,7 @@ def offsets(  # noqa: PLR0913 - what a row says
     now = START + round(at * SECOND)
     owned = {"member": "app", "members": 1, "group_state": "Stable"}
     positions = {"log_start_offset": start, "high_watermark": end, "last_stable_offset": end, "positions_at": now - 1}
+    positions |= {"readable_at": now}
     row = {"group": group, "topic": topic, "topic_id": topic_id, "partition": partition, "committed_offset": committed}
     return owned | positions | row | {"coordinator": coordinator, "collected_at": now} | more
 
@@ -116,6 +117,42 @@ def test_a_group_that_a_round_did_not_reach_stays_stuck_and_one_that_is_gone_doe
     for at in range(left, left + MOVING // SECOND + 2 * ROUND, ROUND):
         held.apply([listed(at, 1)])
     assert shown(held) == [(*LASTS[:-1], left)]
+
+
+def ended(at: float, group: str, coordinator: int = 1) -> Row:
+    """Give what says that what an answer leaves out of a group is gone."""
+    return listed(at, coordinator) | {"group": group, "group_state": "Dead"}
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["one job", "restarts"])
+@pytest.mark.parametrize("missing", [0, 2, MOVING // SECOND // ROUND - 1])
+def test_a_group_that_is_gone_is_stuck_no_longer_once_its_coordinator_says_so(missing: int, *, restarts: bool) -> None:
+    held, at = stored(standing()), STUCK_AT
+    for _ in range(missing):
+        at += ROUND
+        held.apply([listed(at, 1) | {"group": "g"}])
+        if restarts:
+            held.start()
+    assert shown(held) == [LASTS], "it may have moved"
+    held.apply([listed(at + ROUND, 1), ended(at + ROUND, "other"), ended(at + ROUND, "g")])
+    assert shown(held) == [(*LASTS[:-1], at + ROUND)]
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["at once", "block by block"])
+def test_a_deleted_offset_ends_what_was_said_of_its_partition_alone(*, cut: bool) -> None:
+    both = [standing(), standing(partition=4)]
+    held, at = stored([[*one, *other] for one, other in zip(*both, strict=True)]), STUCK_AT + ROUND
+    blocks = [[offsets(at, partition=4)], [listed(at, 1), ended(at, "g")]]
+    for batch in blocks if cut else [[*blocks[0], *blocks[1]]]:
+        held.apply(batch)
+    assert shown(held) == [(*LASTS[:-1], at), ("group_stuck", "g", "a-b-4", 0, STUCK_AT, None)]
+
+
+def test_a_group_of_the_same_name_begins_again_where_the_one_before_was_deleted() -> None:
+    held, at = stored(standing()), STUCK_AT + ROUND
+    held.apply([listed(at, 1), ended(at, "g")])
+    held.apply([offsets(at + ROUND)])
+    assert shown(held) == [(*LASTS[:-1], at)], "it has not stood still for long"
 
 
 def test_what_is_no_trouble_begins_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.contracts.conditions import HOUR
@@ -24,6 +25,7 @@ class Answers(NamedTuple):
         answered: when reporters answered, by cluster and reporter; "": the newest answer of the cluster.
         forgotten_after: after so long, microseconds, a row goes that no answer has.
         moving: so long, microseconds, a thing may be in no answer while it moves, or is late.
+        ended: when an answer said that what it leaves out of a subject is gone, by cluster and subject.
     """
 
     findings: Iterable[SampledFinding]
@@ -31,6 +33,7 @@ class Answers(NamedTuple):
     answered: Mapping[tuple[str, str], int]
     forgotten_after: int
     moving: int = 0
+    ended: Mapping[tuple[str, str], int] = MappingProxyType({})
 
     def of(self, spell: SampledSpell) -> int:
         """Return when the reporter of a spell answered; 0 if it did not."""
@@ -127,6 +130,10 @@ class SampledFold:
         is_mentioned = mentioned is not None and mentioned.reporter == spell.reporter
         spell = self._unless_over(spell, 0 if is_mentioned else answered, present, answers)
         if spell.ended_at is not None:
+            return
+        ended_at = answers.ended.get((spell.cluster_id, spell.key.subject), 0)
+        if mentioned is None and ended_at > max(self._shown[spell.key], spell.began_at):
+            self._end(spell, ended_at)
             return
         if mentioned is not None and is_mentioned:
             if spell.left_out_at is not None and 0 <= mentioned.at - spell.left_out_at <= answers.moving:

@@ -79,8 +79,8 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
     moved = pc.and_(pc.and_(samples.is_same, is_new), pc.and_(samples.offset.is_valid(), is_ahead))
     since, end, rises = _standing(samples, stable_lag)
     held = pc.less(columns["last_stable_offset"], columns["high_watermark"]).fill_null(False)
-    was_held = samples.carried("is_transactional", where(held, held)).fill_null(False)
-    is_transactional = samples.kept("is_transactional", was_held)
+    seen = pc.or_(held, columns["is_transactional"].fill_null(False))
+    was_seen = samples.carried("is_transactional", where(seen, seen)).fill_null(False)
     committed_at = samples.carried("committed_at", where(moved, columns["collected_at"]))
     owned_at = samples.carried("owned_at", where(columns["member"].is_valid(), columns["collected_at"]))
     waits = pc.subtract(columns["collected_at"], shifted(since)).fill_null(0)
@@ -98,14 +98,15 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
         owned_at,
         since,
         end,
-        is_transactional,
+        samples.kept("is_transactional", was_seen),
         rises,
-        _rests(samples, pc.and_(moved, is_transactional.fill_null(False))),
+        _rests(samples, moved),
         samples.carried("watched_since", where(is_new_position, columns["collected_at"])),
         samples.carried("committed_before", where(moved, shifted(committed_at))),
         waited,
         samples.carried("usual_wait", usual_wait),
         samples.carried("left_at", where(_is_left(columns, owned_at), columns["collected_at"])),
+        samples.carried("readable_at", columns["readable_at"]),
     )
     return dict(zip(GroupPosition._fields, computed, strict=True))
 
@@ -217,9 +218,10 @@ def _counted(base: pa.Array, counts: pa.Array, begins: pa.Array) -> pa.Array:
 
 
 def _rests(samples: _Samples, moved: pa.Array) -> pa.Array:
-    """Count how often the offset moved to the last stable one, up to ``RESTS``."""
-    rests = pc.and_(moved, pc.equal(samples.offset, samples.columns["last_stable_offset"]).fill_null(False))
-    begins = pc.or_(samples.is_known, pc.invert(samples.is_same))
+    """Count how often the offset moved to the last stable one, up to ``RESTS``, since it moved right before it."""
+    distance = where(moved, pc.subtract(samples.columns["last_stable_offset"], samples.offset))
+    rests, is_before = (pc.equal(distance, each).fill_null(False) for each in (0, A_MARKER))
+    begins = pc.or_(is_before, pc.or_(samples.is_known, pc.invert(samples.is_same)))
     base = pc.if_else(samples.is_known, samples.columns["rests"].fill_null(0), _ZERO)
     counted = _counted(base, pc.and_(rests, pc.invert(begins)), begins)
     return samples.kept("rests", pc.min_element_wise(counted, pa.scalar(RESTS, pa.int64())))

@@ -113,6 +113,8 @@ class Newest:
         present = without_gone(rows, reported, self.definition)
         if len(present) < len(rows):
             gone = rows.filter(pc.invert(_is_in(rows, present, key)))
+            if len(marks := ended(reported, self.definition)):
+                gone = gone.filter(pc.invert(_is_in(gone, marks, ["cluster_id", self.definition.kept_by])))
             left = pa.concat_tables([left, gone]).unify_dictionaries().combine_chunks()
         self._left = remembered(left, reported, self.definition.forgotten_after * _SECOND) if len(left) else left
         return without_replaced(present)
@@ -161,10 +163,9 @@ def without_replaced(rows: pa.Table) -> pa.Table:
 def with_kept(rows: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:
     """Note in rows the time of newer answers that keep them; other blocks of such an answer may come with the next."""
     by = ["cluster_id", "source", definition.reporter, definition.kept_by]
-    is_mark = pc.and_(reported[definition.sampled_by].is_null(), reported[definition.kept_by].is_valid())
-    if not pc.any(is_mark).as_py():
+    marks = reported.filter(_is_mark(reported, definition, is_ended=False))
+    if not len(marks):
         return rows
-    marks = reported.filter(is_mark)
     numbers = key_numbers(pa.concat_tables([rows.select(by), marks.select(by)]).unify_dictionaries(), by)
     at = marks["collected_at"].combine_chunks()
     newest_marks = pa.table({"number": numbers[len(rows) :], "at": at}).group_by("number").aggregate([("at", "max")])
@@ -173,6 +174,20 @@ def with_kept(rows: pa.Table, reported: pa.Table, definition: Table) -> pa.Table
     is_newer = pc.greater(at, rows["collected_at"].combine_chunks()).fill_null(False)
     kept_at = pc.if_else(is_newer, pc.max_element_wise(at, before), before)
     return rows.set_column(rows.column_names.index(KEPT_AT), rows.schema.field(KEPT_AT), kept_at)
+
+
+def ended(reported: pa.Table, definition: Table) -> pa.Table:
+    """Return the rows that name groups of which what their answer leaves out is gone."""
+    return reported.filter(_is_mark(reported, definition, is_ended=True))
+
+
+def _is_mark(reported: pa.Table, definition: Table, *, is_ended: bool) -> pa.ChunkedArray:
+    """Return which rows name what an answer keeps, or what it ends."""
+    is_mark = pc.and_(reported[definition.sampled_by].is_null(), reported[definition.kept_by].is_valid())
+    if "group_state" not in reported.column_names:
+        return pc.and_(is_mark, not is_ended)
+    of_mark = reported["group_state"].is_valid()
+    return pc.and_(is_mark, of_mark if is_ended else pc.invert(of_mark))
 
 
 def merged(current: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:

@@ -23,7 +23,7 @@ from streaming.delta.incidents.closed import within_history
 from streaming.delta.log.cluster_files import of_clusters
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.queries import columns_of, rows_as
-from streaming.delta.samples.newest import key_numbers
+from streaming.delta.samples.newest import ended, key_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -149,6 +149,7 @@ class SampledSpells:
             answered=dict(_answered(of_round, table.definition)),
             forgotten_after=table.definition.forgotten_after * SECOND,
             moving=kind.moving,
+            ended=_ended(of_round, table.definition) if table.definition.name == GROUP_OFFSETS.name else {},
         )
         self._fold.follow(kind.conditions, answers)
 
@@ -218,6 +219,12 @@ def _answered(rows: pa.Table, definition: Table) -> Iterator[tuple[tuple[str, st
             reporter = row[by[-1]] if len(by) > 1 else ""
             if reporter is not None:
                 yield (row["cluster_id"], str(reporter)), row["collected_at_max"]
+
+
+def _ended(rows: pa.Table, definition: Table) -> dict[tuple[str, str], int]:
+    """Return which groups have ended in a round, in whole or in part, and when."""
+    marks = ended(rows, definition).select(["cluster_id", "group", "collected_at"]).to_pylist()
+    return {(mark["cluster_id"], mark["group"]): mark["collected_at"] for mark in marks}
 
 
 # Samples cut into rounds: pieces of the log in each of which no reporter answers twice.

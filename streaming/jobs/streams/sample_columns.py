@@ -15,6 +15,7 @@ import pyarrow as pa
 from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.changes.sources import is_ahead
 from streaming.contracts.codec import KINDS, decode, plain_types
+from streaming.contracts.group_positions import DEAD
 from streaming.contracts.sample_blocks import SamplesBlock
 from streaming.delta.log.arrow_types import NAME, arrow_type
 from streaming.errors import InvalidObservation
@@ -49,13 +50,16 @@ def columns_of(block: SamplesBlock) -> pa.Table:
     """Return the samples of a block in the columns of ``schema_of`` their kind.
 
     A block without samples becomes one row with its shared fields; the other columns are null. So are those of the
-    rows that stand for samples that a block keeps, but for what it names them by.
+    rows that stand for samples that a block keeps, but for what it names them by; groups that it ends are dead, too.
     """
     arrays, count = (block.values(), len(block)) if len(block) else ({}, 1)
-    kept = getattr(block, "kept", ())
-    if not kept:
+    kept, ended = (getattr(block, name, ()) for name in ("kept", "ended"))
+    if not kept and not ended:
         return _columns(block, arrays, count)
     rows = [_columns(block, arrays, count), _columns(block, {block.kept_by: kept}, len(kept))]
+    if ended:
+        marks = {block.kept_by: ended, "group_state": [DEAD] * len(ended)}
+        rows.append(_columns(block, marks, len(ended)))
     return pa.concat_tables(rows).unify_dictionaries().combine_chunks()
 
 

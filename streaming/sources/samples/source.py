@@ -24,6 +24,7 @@ from streaming.sources.protocol.identity import NodeIdentity, Role, WrongNode, r
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups.groups import GroupsKind
+from streaming.sources.samples.groups.readable import ReadableKind
 from streaming.sources.samples.groups.spark import SparkGroupsKind
 from streaming.sources.samples.kind import BrokerCalls, ProbingKind
 from streaming.sources.samples.offsets import OffsetsKind
@@ -327,6 +328,7 @@ def kinds_of(
         directories,
         offsets,
         groups,
+        ReadableKind(_micros(collect.groups_interval), groups.standing),
         QuorumKind(_micros(collect.quorum_interval)),
         TransactionsKind(
             _micros(collect.transactions_interval), offsets.held, probe=Probe(f"{collect.probe_prefix}transaction")
@@ -341,6 +343,7 @@ def kinds_of(
                 offsets,
                 {name: Path(folder) for name, folder in collect.spark_checkpoints.items()},
                 is_group=groups.is_group,
+                standing=groups.standing,
                 report=report,
             )
         )

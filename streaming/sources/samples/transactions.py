@@ -16,7 +16,7 @@ from streaming.contracts.sample_blocks import TransactionsReported
 from streaming.contracts.samples import TransactionObserved
 from streaming.sources.permissions import DESCRIBE_TRANSACTIONAL_IDS, PROBE_PREFIX, READ_TOPICS, PermissionDenied, Probe
 from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
-from streaming.sources.protocol.primitives import INT16, INT32
+from streaming.sources.protocol.primitives import INT16, INT32, INT64
 from streaming.sources.samples.kind import NEVER, AnswerContent
 from streaming.sources.source import AT_ONCE, Timer, monotonic
 
@@ -140,7 +140,7 @@ class TransactionsKind:
         }
         for producer in sorted(self._hanging.in_partitions(self._held_long) - coordinated):
             partitions = self._hanging.of(*producer)
-            if _leader(view, partitions[0]) == broker:
+            if leader_of(view, partitions[0]) == broker:
                 yield TransactionObserved(
                     **envelope,
                     producer_id=producer[0],
@@ -186,14 +186,15 @@ def _by_leader(
     """Group partitions by their leaders, those first that have been held longest."""
     by_leader: dict[BrokerId, dict[TopicPartition, HeldPartition]] = {}
     for partition, each in sorted(held.items(), key=lambda item: item[1].since):
-        leader = _leader(view, partition)
+        leader = leader_of(view, partition)
         led = by_leader.setdefault(leader, {})
         if leader in view.brokers and len(led) < MOST_PARTITIONS:
             led[partition] = each
     return {leader: led for leader, led in by_leader.items() if led}
 
 
-def _leader(view: ClusterView, partition: TopicPartition) -> BrokerId:
+def leader_of(view: ClusterView, partition: TopicPartition) -> BrokerId:
+    """Return the leader of a partition; none if it is not known."""
     topic, number = partition
     partition_view = view.topics.get(topic, {}).get(number)
     return NO_LEADER if partition_view is None else partition_view.leader
@@ -302,6 +303,29 @@ def open_transactions(connection: Connection, probe: Probe | None = None) -> Ope
 
 
 _LISTED: Final = compact_array(map(compact_string, UNDECIDED)) + compact_array(()) + b"\0"
+COMMITTED: Final = "CompleteCommit"
+
+
+def committed_transactions(connection: Connection, producers: Collection[int]) -> dict[int, Micros]:
+    """Ask a coordinator which producers have committed their last transaction, all markers of which are written.
+
+    Returns:
+        When that began, by the coordinator's clock, by producer id.
+
+    Raises:
+        ConnectionRefused: it does not respond.
+    """
+    if connection.newest(LIST, 0) < 0:
+        return {}
+    filters = compact_array([compact_string(COMMITTED)]) + compact_array(map(INT64.pack, producers)) + b"\0"
+    _, names = RawResponse(_read_listed).value_of(connection, RawRequest(LIST, 0, filters))
+    body = compact_array(map(compact_string, names)) + b"\0"
+    described = RawResponse(_read_described).value_of(connection, RawRequest(DESCRIBE, 0, body)) if names else ()
+    return {
+        one.producer_id: one.started_at
+        for error, one in described
+        if not error and one.state == COMMITTED and one.started_at is not None
+    }
 
 
 def _read_listed(reader: ByteReader) -> tuple[int, tuple[str, ...]]:
@@ -375,23 +399,72 @@ def describe_producers(connection: Connection, partitions: Mapping[str, Sequence
     Raises:
         ConnectionRefused: it does not respond.
     """
+    active = active_producers(connection, partitions)
+    writing = {
+        partition: tuple(
+            OpenProducer(one.producer_id, one.producer_epoch, one.start_offset) for one in producers if one.is_open
+        )
+        for partition, producers in active.of.items()
+    }
+    return DescribedProducers(writing, active.denied)
+
+
+class ActiveProducer(NamedTuple):
+    """A producer with an id, of a transaction or idempotent, that has written in a partition in the last day.
+
+    Attributes:
+        last_at: time of its newest batch; of a marker by the leader's clock, else as the producer says.
+        has_marker: there is one of a transaction that has ended.
+        start_offset: first one of the transaction that it has open, else -1.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_at: Micros
+    has_marker: bool
+    start_offset: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a transaction open."""
+        return self.start_offset >= 0
+
+    @property
+    def has_ended_transaction(self) -> bool:
+        """Whether its newest batch is the marker of a transaction."""
+        return self.has_marker and not self.is_open
+
+
+class ActiveProducers(NamedTuple):
+    """The answer: who has written in each partition that did not fail; a topic that may not be read."""
+
+    of: dict[TopicPartition, tuple[ActiveProducer, ...]]
+    denied: str | None = None
+
+
+def active_producers(connection: Connection, partitions: Mapping[str, Sequence[int]]) -> ActiveProducers:
+    """Ask the leader of partitions, by topic, who has written in them; older than Kafka 2.8 it returns none.
+
+    Raises:
+        ConnectionRefused: it does not respond.
+    """
     if connection.newest(API_KEY, 0) < 0:
-        return DescribedProducers({})
+        return ActiveProducers({})
     topics = (
         compact_string(topic) + compact_array(map(INT32.pack, numbers)) + b"\0" for topic, numbers in partitions.items()
     )
     answers = RawResponse(_read).value_of(connection, RawRequest(API_KEY, 0, compact_array(topics) + b"\0"))
-    writing = {
+    of = {
         (topic, number): producers
         for topic, parts in answers
         for number, error, producers in parts
         if not error and number in partitions.get(topic, ())
     }
     denied = (topic for topic, parts in answers if any(error == _TOPIC_AUTHORIZATION_FAILED for _, error, _ in parts))
-    return DescribedProducers(writing, next(denied, None))
+    return ActiveProducers(of, next(denied, None))
 
 
-Partition = tuple[int, int, tuple[OpenProducer, ...]]
+Partition = tuple[int, int, tuple[ActiveProducer, ...]]
 
 
 def _read(reader: ByteReader) -> tuple[tuple[str, tuple[Partition, ...]], ...]:
@@ -409,7 +482,13 @@ def _partition(reader: ByteReader) -> Partition:
     reader.nullable_string()
     producers = reader.records(_PRODUCER)
     reader.tags()
-    return number, error, tuple(OpenProducer(one[0], one[1], one[5]) for one in producers if one[5] >= 0)
+    return (
+        number,
+        error,
+        tuple(
+            ActiveProducer(one[0], one[1], Micros(one[3] * _MICROS_PER_MS), one[4] >= 0, one[5]) for one in producers
+        ),
+    )
 
 
 # Hanging transactions: a partition has one open, and no coordinator will ever end it (KIP-664). Pure.

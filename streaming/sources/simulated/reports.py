@@ -178,6 +178,7 @@ class Reports:
                 log_start_offset=_offset(group_offset.log_start),
                 last_stable_offset=_offset(group_offset.last_stable_offset),
                 high_watermark=_offset(group_offset.high_watermark),
+                readable_at=now,
             )
             for group_offset in group_offsets(self._simulated)
             if group_offset.topic_partition.topic_id in topics

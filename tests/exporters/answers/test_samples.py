@@ -285,7 +285,7 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
     offsets = {**common, "topic_id": "orders-1", "topic": "orders", "group_state": "Stable", "committed_offset": 10}
     owned = {**offsets, "member": "app-7", "owned_at": now, "log_start_offset": 0, "high_watermark": 50,
              "last_stable_offset": 50, "standing_end": 40, "lag": 40, "stable_lag": 40}  # fmt: skip
-    stands = {**owned, "standing_since": now - 1_800 * SECOND}
+    stands = {**owned, "standing_since": now - 1_800 * SECOND, "readable_at": now}
     lost = {"records_lost": 20, "lost_at": now - SECOND}
     never = dict.fromkeys(("committed_offset", "lag", "stable_lag"))
     tables.put(

@@ -56,6 +56,7 @@ class Log:
         gaps: offsets that are no records, in order.
         ends: high watermarks of the last day, by second.
         transaction: the one that is open.
+        committed_from: when the last transaction began, if it was committed.
     """
 
     topic: str
@@ -69,6 +70,8 @@ class Log:
     gaps: list[tuple[int, int]] = field(default_factory=list)
     ends: deque[tuple[float, int]] = field(default_factory=lambda: deque([(0.0, 0)], _REMEMBERED))
     transaction: Transaction | None = None
+    committed_from: float | None = None
+    _began: float = 0.0
     _rest: float = 0.0
     _checked: float = 0.0
     _cleaned: int = 0
@@ -106,10 +109,12 @@ class Log:
             if random.random() < _BEGINS[self.number % 2]:
                 lasts = random.uniform(600, 1_800) if random.random() < _LONG_SHARE else random.uniform(1, 40)
                 self.transaction = Transaction(self.end, now + lasts, random.random() < _ABORTED_SHARE)
+                self._began = now
                 self.end += random.choice((1, 1, 2, 20))
         elif now >= self.transaction.until:
             self.gaps.append((self.transaction.begin if self.transaction.is_aborted else self.end, self.end + 1))
             self.end += 1
+            self.committed_from = None if self.transaction.is_aborted else self._began
             self.transaction, self.stable = None, self.end
 
     def _clean(self) -> None:

@@ -4,11 +4,13 @@ Coordinators and leaders are the brokers of the model: a group is coordinated by
 ``__consumer_offsets``, and a partition is led by that of a partition of the model. So they move and are silent when
 brokers are restarted, crash or move. A new coordinator loads for a while: it lists nothing, or refuses to. Beside this
 coordinators are silent, late with some groups, refuse to say what one has committed, and the collector is restarted.
+Where groups stand still, leaders and coordinators prove what is there to read, as far as they can: of a producer it is
+known how its last transaction ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -17,10 +19,11 @@ from streaming.contracts.observations import Observation, SourceKind
 from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
 from streaming.sources.samples.groups.described import DescribedGroup
 from streaming.sources.samples.groups.listed import ListedGroups
+from streaming.sources.samples.groups.readable import StandingGroups
 from streaming.sources.samples.groups.rounds import Round
 from streaming.sources.samples.high_watermarks import HighWatermarks
-from tests.judge.groups.applications import Application, Protocol
-from tests.judge.groups.logs import Log
+from tests.judge.groups.applications import Application, Protocol, Reading
+from tests.judge.groups.logs import Log, LogKind
 from tests.judge.play import SECOND, START
 
 _OFFSETS_PARTITIONS: Final = 12
@@ -66,6 +69,10 @@ class Asked(NamedTuple):
     gone: frozenset[str]
     positions: Positions
 
+    def topics(self) -> set[str]:
+        """Name the topics of its groups."""
+        return {reading.log.topic for group in self.own.values() for reading in group.readings.values()}
+
 
 class Seen(NamedTuple):
     """What one round says, and the parts of each group that it has, with the positions of their leaders."""
@@ -87,6 +94,7 @@ class GroupsCollector:
         """Begin without any memory after so many seconds."""
         self._down_until, self._listed, self._read = now + seconds, ListedGroups(), HighWatermarks(_APART)
         self._late: dict[BrokerId, list[str]] = {}
+        self._standing = StandingGroups()
 
     def positions(self, now: float, led: Led, logs: Collection[Log]) -> Positions:
         """Ask the leaders."""
@@ -114,7 +122,19 @@ class GroupsCollector:
             own = {group.name: group for group in its if group.exists and not _is_empty(group)}
             gone = {group.name for group in its if not group.exists} & self._listed.expected(broker)
             self._answer(now, broker, Asked(own, frozenset(gone), positions), seen)
+        self._prove(now, led, {place: reading.log for group in groups for place, reading in _places(group)})
         return seen
+
+    def _prove(self, now: float, led: Led, logs: dict[tuple[str, int], Log]) -> None:
+        """Ask what there is to read where groups stand still."""
+        ids = {topic: topic_id(topic) for topic, _ in logs}
+        for place in self._standing.unproven(ids):
+            log, known = logs[place], dict[str, Any]()
+            if led.leader_of(log) in led.alive:
+                is_transactional = log.kind is LogKind.TRANSACTIONAL
+                came = now if not is_transactional else None if log.transaction else log.committed_from
+                known = {"is_transactional": is_transactional, "readable_at": None if came is None else _micros(came)}
+            self._standing.put(place, ids, asked_at=_micros(now), **known)
 
     def _coordinators(self, now: float, led: Led) -> list[BrokerId | None]:
         """Give the broker that answers for each partition of the offsets' topic; None while it loads, or is away."""
@@ -141,11 +161,11 @@ class GroupsCollector:
         groups, left = ({name: described[name] for name in some} for some in (names[:reached], names[reached:]))
         self._late[broker] = [*left]
         unread = frozenset(name for name in groups if self.random.random() < _UNREAD)
-        answer, envelope = self._coordinated(now, asked, groups, unread), _envelope(now)
+        envelope, ids = _envelope(now), {topic: topic_id(topic) for topic in asked.topics()}
+        answer = self._standing.with_proofs(self._coordinated(now, asked, groups, unread), ids, _micros(now))
         of_round = Round(_micros(now), {}, self._listed.take(broker, set(names), asked.gone, _micros(now)))
-        ids = {topic: topic_id(topic) for topic in answer.topic_ids}
         blocks = [*group_blocks(broker, groups, unread, envelope), *group_offset_blocks(broker, answer, ids, envelope)]
-        of_round.add(blocks, CoordinatorAnswer(groups, unread=unread, left=left))
+        of_round.add(blocks, CoordinatorAnswer(groups, unread=unread, left=left, ended=asked.gone))
         seen.observations.extend(of_round.shown(broker, envelope))
         read = asked.positions.of
         seen.said.update(
@@ -175,6 +195,7 @@ class GroupsCollector:
             lags={name: lags[name] for name in sharing},
             starts={name: offsets[name] for name in sharing},
             unread=unread,
+            gone=asked.gone,
             topic_ids={topic: topic_id(topic) for topic in topics},
             positions={
                 name: _by_topic(positions, place)
@@ -190,6 +211,10 @@ class GroupsCollector:
                 for name, by_topic in offsets.items()
             },
         )
+
+
+def _places(group: Application) -> Iterator[tuple[tuple[str, int], Reading]]:
+    yield from (((reading.log.topic, reading.log.number), reading) for reading in group.readings.values())
 
 
 def _is_empty(group: Application) -> bool:

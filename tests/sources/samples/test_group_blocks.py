@@ -12,8 +12,15 @@ from streaming.contracts.codec import decode, encode
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId
 from streaming.contracts.sample_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
 from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved
+from streaming.jobs.streams.sample_columns import columns_of
 from streaming.sources.samples.groups import blocks as module
-from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_blocks, group_offset_blocks, kept_blocks
+from streaming.sources.samples.groups.blocks import (
+    CoordinatorAnswer,
+    ended_blocks,
+    group_blocks,
+    group_offset_blocks,
+    kept_blocks,
+)
 from streaming.sources.samples.groups.described import DescribedGroup
 from tests.blocks import ENVELOPE, singly
 
@@ -109,6 +116,18 @@ def test_what_an_answer_keeps_is_in_blocks_of_both_kinds(names: list[str], size:
     assert all(len(block.kept) <= size and not len(block) for block in blocks)
     for kind in (BrokerGroupsObserved, BrokerGroupOffsetsObserved):
         assert [name for block in blocks if isinstance(block, kind) for name in block.kept] == names
+
+
+@given(st.lists(st.text(max_size=4), min_size=1, max_size=6), st.integers(1, 3))
+def test_what_has_ended_is_named_once_by_blocks_of_offsets(names: list[str], size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SAMPLES_PER_BLOCK", size)
+        blocks = [*ended_blocks(BrokerId(7), names, ENVELOPE)]
+    assert [decode(encode(block)) for block in blocks] == blocks
+    assert [name for block in blocks for name in block.ended] == names
+    rows = [row for block in blocks for row in columns_of(block).to_pylist()]
+    assert [row["group"] for row in rows if row["group_state"] == "Dead"] == names
+    assert {row["partition"] for row in rows} == {None}
 
 
 def test_three_hundred_groups_in_a_hundred_partitions_are_a_few_small_blocks() -> None:

@@ -70,6 +70,8 @@ class Coordinators:
         self.now, self.view = 10_000 * SECOND, VIEW
         period = Micros(ROUND)
         self.kind = GroupsKind(period, OffsetsKind(period, DirectoriesKind(period)), NamePatterns())
+        self.offsets: dict[str, dict[str, dict[int, int]]] = {}
+        self.ended: list[str] = []
         self.tables = {BrokerGroupsObserved: empty(GROUPS), BrokerGroupOffsetsObserved: empty(GROUP_OFFSETS)}
 
     def partition(self, group: str) -> int:
@@ -94,7 +96,8 @@ class Coordinators:
         state = self.state[number] if self.leader[number] == broker else Partition.UNSEEN
         loaded = 30 if name in self.denied else 14 if name in self.refused else 0
         error = {Partition.UNSEEN: 16, Partition.LOADING: 14, Partition.LOADED: loaded}[state]
-        return GroupValues(error, name, {"orders": {0: 7}} if not error and name in self.groups else {})
+        offsets = self.offsets.get(name, {"orders": {0: 7}})
+        return GroupValues(error, name, offsets if not error and name in self.groups else {})
 
     def round(self, *, silent: tuple[BrokerId, ...] = ()) -> None:
         """Sample all brokers that are not silent."""
@@ -125,6 +128,7 @@ class Coordinators:
         for block in self.kind.shown(self.view, answer, {**ENVELOPE, "collected_at": at}).observations:
             assert isinstance(block, BrokerGroupsObserved | BrokerGroupOffsetsObserved)
             self.tables[type(block)].take(columns_of(block))
+            self.ended += getattr(block, "ended", ())
 
     def rows(self) -> dict[str, int]:
         """Return the groups of the tables, which must be the same, and the rounds since each was sampled."""
@@ -202,6 +206,30 @@ def test_groups_that_were_deleted_or_whose_offsets_expired_are_gone_at_once(left
     coordinators.groups = {"a"}
     coordinators.round()
     assert coordinators.rows() == {"a": 0}, "and may come back"
+
+
+@pytest.mark.parametrize(
+    ("left", "ended"),
+    [({"orders": {0: 8, 1: 7}}, []), ({"orders": {1: 7}}, ["a"]), ({}, ["a"]), ({"orders": {0: 7, 1: 7, 2: 7}}, [])],
+)
+def test_only_what_was_deleted_is_said_to_have_ended(left: dict[str, dict[int, int]], ended: list[str]) -> None:
+    """Not what a coordinator does not list, refuses or may hide: a topic that is not visible."""
+    coordinators = Coordinators("a", "b")
+    coordinators.offsets = {"a": {"orders": {0: 7, 1: 7}}, "b": {"hidden": {0: 7, 1: 7}, "orders": {0: 1}}}
+    coordinators.round()
+    coordinators.restart(ONE)
+    coordinators.round()
+    coordinators.advance(Partition.LOADED)
+    coordinators.refused = {"a"}
+    coordinators.round()
+    assert coordinators.ended == []
+    coordinators.refused, coordinators.offsets = set(), {"a": left, "b": {"orders": {0: 1}}}
+    coordinators.round()
+    coordinators.round()
+    assert coordinators.ended == ended
+    coordinators.groups = {"b"}
+    coordinators.round()
+    assert coordinators.ended == [*ended, "a"]
 
 
 def test_a_group_that_is_deleted_while_it_moves_is_gone_once_the_new_coordinator_says_so() -> None:

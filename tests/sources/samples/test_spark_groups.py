@@ -35,7 +35,8 @@ class Reading(Asked):
         self.lines: list[str] = []
         self.groups = GroupsKind(Micros(10 * SECOND), self.offsets, NamePatterns())
         periods, said = (Micros(10 * SECOND), Micros(30 * SECOND)), self.lines.append
-        self.kind: Any = SparkGroupsKind(*periods, self.offsets, folders, is_group=self.groups.is_group, report=said)
+        of_groups: Any = {"is_group": self.groups.is_group, "standing": self.groups.standing}
+        self.kind: Any = SparkGroupsKind(*periods, self.offsets, folders, **of_groups, report=said)
         self.moment = 5
 
     def question(self, ends: dict[int, int], view: Any = VIEW) -> BrokerAnswer:

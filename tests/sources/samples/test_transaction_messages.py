@@ -24,9 +24,12 @@ from streaming.sources.samples.quorum import describe_quorum
 from streaming.sources.samples.transactions import (
     PROBED,
     UNDECIDED,
+    ActiveProducer,
     OpenProducer,
     OpenTransaction,
     OpenTransactions,
+    active_producers,
+    committed_transactions,
     describe_producers,
     open_transactions,
 )
@@ -134,6 +137,22 @@ def test_whether_a_coordinator_has_said_everything(
     assert {one.transactional_id for one in answered.transactions} == names
 
 
+@given(TRANSACTIONS, st.lists(LONG, max_size=3))
+def test_committed_transactions_are_decoded_and_asked_for_by_producer(
+    transactions: dict[str, tuple[Any, ...]], producers: list[int]
+) -> None:
+    errors = {name: 105 for name in transactions if name.endswith("b")}
+    coordinator: Any = Coordinator(transactions, errors={PROBED: 105, **errors})
+    assert committed_transactions(coordinator, producers) == {
+        producer: Micros(start * 1000)
+        for name, (state, _, start, producer, *_) in transactions.items()
+        if state == "CompleteCommit" and start >= 0 and name not in errors
+    }
+    listed = ListTransactionsRequest(version=0, state_filters=["CompleteCommit"], producer_id_filters=producers)
+    described = DescribeTransactionsRequest(version=0, transactional_ids=[*transactions])
+    assert coordinator.asked == [as_sent(listed), *([as_sent(described)] if transactions else [])]
+
+
 def producers_response(topics: dict[str, dict[int, tuple[int, list[tuple[int, int, int]]]]]) -> Any:
     of_topic = DescribeProducersResponse.TopicResponse
     of_part = of_topic.PartitionResponse
@@ -178,6 +197,13 @@ def test_producers_with_an_open_transaction_are_decoded(topics: dict[str, dict[i
     assert answering.sent == as_sent(DescribeProducersRequest(version=0, topics=wanted))
 
 
+def test_who_has_written_is_decoded_with_when_and_whether_there_is_a_marker() -> None:
+    response = producers_response({"orders": {0: (0, [(7, 1, -1), (8, 0, 5)])}})
+    assert active_producers(Answering(response, 0), {"orders": [0]}).of == {  # type: ignore[arg-type]
+        ("orders", 0): (ActiveProducer(7, 1, Micros(2_000), True, -1), ActiveProducer(8, 0, Micros(2_000), True, 5))
+    }
+
+
 def test_a_topic_that_may_not_be_read_is_named_and_what_was_not_asked_is_left_out() -> None:
     response = producers_response({"open": {0: (0, [(1, 0, 5)]), 7: (0, [])}, "secret": {0: (29, [])}})
     answering: Any = Answering(response, 0)
@@ -190,6 +216,7 @@ def test_versions_that_do_not_have_the_requests_have_no_transactions() -> None:
     old: Any = Answering(producers_response({}), -1)
     assert open_transactions(old) == OpenTransactions()
     assert describe_producers(old, {"orders": [0]}).writing == {}
+    assert active_producers(old, {"orders": [0]}).of == committed_transactions(old, [1]) == {}
 
 
 def test_bytes_that_end_early_are_no_response() -> None:

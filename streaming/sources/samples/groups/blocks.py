@@ -44,6 +44,7 @@ class CoordinatorAnswer:
         left: groups of the round that have yet to be asked for.
         unread: groups of which it did not say what they have committed: whether anything, is unknown.
         gone: groups that were expected, and of which it has nothing.
+        ended: those, and groups of which it has less than the time before.
         topic_ids: when it was asked.
         positions: of the partitions, by field of a sample, topic and partition.
         positions_asked_at: when the first leader was asked for them, by the monotonic clock; None without any.
@@ -60,6 +61,7 @@ class CoordinatorAnswer:
     left: Mapping[str, DescribedGroup] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
+    ended: frozenset[str] = frozenset()
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     positions: Mapping[str, ByTopic] = field(default_factory=dict)
     positions_asked_at: Micros | None = None
@@ -139,6 +141,15 @@ def kept_blocks(
         kept = tuple(names[start : start + SAMPLES_PER_BLOCK])
         yield BrokerGroupsObserved(**envelope, broker=broker, kept=kept)
         yield BrokerGroupOffsetsObserved(**envelope, broker=broker, samples_by_topic=(), kept=kept)
+
+
+def ended_blocks(
+    broker: BrokerId, names: Sequence[str], envelope: Mapping[str, Any]
+) -> Iterator[BrokerGroupOffsetsObserved]:
+    """Name groups of which an answer has less than the one before, or nothing: the rest is gone."""
+    for start in range(0, len(names), SAMPLES_PER_BLOCK):
+        ended = tuple(names[start : start + SAMPLES_PER_BLOCK])
+        yield BrokerGroupOffsetsObserved(**envelope, broker=broker, samples_by_topic=(), ended=ended)
 
 
 def group_offset_blocks(

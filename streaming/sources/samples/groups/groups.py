@@ -43,7 +43,8 @@ from streaming.sources.samples.groups.described import (
     describe_groups,
     list_groups,
 )
-from streaming.sources.samples.groups.listed import ListedGroups, gone_groups
+from streaming.sources.samples.groups.listed import ListedGroups, OffsetCounts, gone_groups
+from streaming.sources.samples.groups.readable import StandingGroups
 from streaming.sources.samples.groups.rounds import Coordinator, GroupsPiece, Round, about
 from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import AT_ONCE, Timer, monotonic
@@ -65,6 +66,9 @@ KIND: Final = "groups"
 class GroupsKind:
     """Asks coordinators for their groups; see :class:`kind.Kind`. Stands behind ``offsets`` in the list of kinds.
 
+    Attributes:
+        standing: where groups stand still, and what is proven of these partitions.
+
     Args:
         period: microseconds.
         offsets: has read the positions of the partitions.
@@ -79,7 +83,8 @@ class GroupsKind:
     ) -> None:
         self.probe = probe or Probe(NO_GROUP)
         self._due, self._offsets, self._is_included = Timer(period), offsets, is_included
-        self._listed = ListedGroups()
+        self._listed, self._counts = ListedGroups(), OffsetCounts()
+        self.standing = StandingGroups()
         self._coordinators: dict[BrokerId, Coordinator] = {}
 
     @property
@@ -121,6 +126,7 @@ class GroupsKind:
             return self._refused(coordinator, answer, answer.refusal, envelope)
         coordinated: CoordinatorAnswer = answer.value
         coordinator.fit(coordinated)
+        coordinated = replace(coordinated, ended=self._counts.take(coordinated, view.topic_ids.keys()))
         blocks = self._blocks(view, answer.broker, coordinated, envelope)
         own = coordinator.round
         if own is None:
@@ -166,6 +172,7 @@ class GroupsKind:
         groups = {name: _with_partitions_that_exist(group, view) for name, group in coordinated.groups.items()}
         coordinated = replace(coordinated, groups=groups)
         coordinated = timed(coordinated, topic_ids, self._offsets.high_watermarks, envelope["collected_at"])
+        coordinated = self.standing.with_proofs(coordinated, topic_ids, envelope["collected_at"])
         return [
             *group_blocks(broker, coordinated.groups, coordinated.unread, envelope),
             *group_offset_blocks(broker, coordinated, topic_ids, envelope),

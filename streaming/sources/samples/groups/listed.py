@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerId
     from streaming.sources.protocol.connection import Connection
+    from streaming.sources.samples.groups.blocks import CoordinatorAnswer
 
 GIVEN_UP: Final = Micros(ROUNDS_OF_GROUPS * 1_000_000)
 """So long a group may be missing; the tables forget its rows by then."""
@@ -34,6 +35,31 @@ def gone_groups(connection: Connection, names: Collection[str]) -> frozenset[str
     """
     answers = committed_offsets(connection, names) if names else ()
     return frozenset(one.group for one in answers if one.error in {0, _GROUP_ID_NOT_FOUND} and not one.values)
+
+
+class OffsetCounts:
+    """Offsets of each group in each topic, as its coordinator said last: where there are fewer, some were deleted.
+
+    Kafka leaves out topics that may not be described, so this holds for topics that are visible.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._of: dict[str, dict[str, int]] = {}
+
+    def take(self, answer: CoordinatorAnswer, visible: Collection[str]) -> frozenset[str]:
+        """Take an answer; return the groups that are gone, and those that have fewer offsets in a visible topic."""
+        ended = set(answer.gone)
+        for name in answer.gone:
+            self._of.pop(name, None)
+        for name in answer.groups.keys() - answer.unread:
+            offsets = answer.committed.get(name) or answer.starts.get(name) or {}
+            now, before = {topic: len(of_topic) for topic, of_topic in offsets.items()}, self._of.get(name, {})
+            if now != before:
+                self._of[name] = now
+                if any(now.get(topic, 0) < count for topic, count in before.items() if topic in visible):
+                    ended.add(name)
+        return frozenset(ended)
 
 
 class ListedGroups:

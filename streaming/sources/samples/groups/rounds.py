@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import Micros
-from streaming.sources.samples.groups.blocks import group_blocks, kept_blocks
+from streaming.sources.samples.groups.blocks import ended_blocks, group_blocks, kept_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -97,6 +97,7 @@ class Round:
         missing: groups that it has listed before, and no broker since.
         unread: groups of which it did not say what they have committed.
         denied: groups that may not be described.
+        ended: groups of which less is there than in the round before, or nothing.
         is_asked: whether a piece is being asked for.
     """
 
@@ -106,6 +107,7 @@ class Round:
     blocks: list[Block] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     denied: list[str] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
     is_asked: bool = False
     failures: int = 0
 
@@ -118,6 +120,7 @@ class Round:
         self.blocks += blocks
         self.unread += answer.unread
         self.denied += answer.denied
+        self.ended |= answer.ended
         self.left, self.is_asked, self.failures = answer.left, False, 0
 
     def fail(self) -> None:
@@ -132,6 +135,7 @@ class Round:
             *kept_blocks(broker, kept, envelope),  # first, because blocks may be applied one by one
             *(replace(block, **times) for block in self.blocks),
             *(group_blocks(broker, self.left, self.left, envelope) if self.left else ()),
+            *ended_blocks(broker, sorted(self.ended), envelope),  # last, because all else of the answer is known then
         ]
 
 

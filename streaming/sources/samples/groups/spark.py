@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.samples.groups.blocks import ByTopic
-    from streaming.sources.samples.high_watermarks import HighWatermarks
+    from streaming.sources.samples.groups.readable import StandingGroups
     from streaming.sources.samples.kind import Ask, BrokerAnswer
     from streaming.sources.samples.offsets import OffsetsKind
 
@@ -61,6 +61,7 @@ class SparkGroupsKind:
         offsets: has read the positions of the partitions.
         folders: of the checkpoints, by the name of the group.
         is_group: whether a name is that of a group of Kafka.
+        standing: notes where groups stand still.
         report: takes one line for the user.
     """
 
@@ -74,10 +75,11 @@ class SparkGroupsKind:
         folders: Mapping[str, Path],
         *,
         is_group: Callable[[str], bool],
+        standing: StandingGroups,
         report: Callable[[str], None],
     ) -> None:
         self._due, self._settled, self._offsets, self._folders = Timer(period), settled, offsets, folders
-        self._is_group, self._report = is_group, report
+        self._is_group, self._standing, self._report = is_group, standing, report
         self._problems = _LastingProblems()
 
     @property
@@ -113,7 +115,13 @@ class SparkGroupsKind:
                 problems += _problems_of(name, checkpoint, topic_ids, moved)
         for problem in self._problems.new(problems):
             self._report(f"{envelope['source']}: {problem}")
-        return AnswerContent([*_blocks(checkpoints, read, topic_ids, self._offsets.high_watermarks, envelope)])
+
+        def with_all(answer: CoordinatorAnswer) -> CoordinatorAnswer:
+            at = envelope["collected_at"]
+            with_times = timed(answer, topic_ids, self._offsets.high_watermarks, at)
+            return self._standing.with_proofs(with_times, topic_ids, at)
+
+        return AnswerContent([*_blocks(checkpoints, read, topic_ids, with_all, envelope)])
 
     def _passed(self, checkpoint: Checkpoint, positions: Mapping[str, ByTopic], now: Micros) -> set[str]:
         """Return the topics that end before what the query has read, although it had read it before they were asked."""
@@ -173,7 +181,7 @@ def _blocks(
     checkpoints: Mapping[str, Checkpoint],
     read: _Read,
     topic_ids: Mapping[str, TopicId],
-    high_watermarks: HighWatermarks,
+    with_all: Callable[[CoordinatorAnswer], CoordinatorAnswer],
     envelope: dict[str, Any],
 ) -> Iterator[Observation]:
     states = {
@@ -195,8 +203,7 @@ def _blocks(
         positions_asked_at=read.asked_at,
         read_at=read.read_at,
     )
-    shown = timed(answer, topic_ids, high_watermarks, envelope["collected_at"])
-    yield from group_offset_blocks(NO_BROKER, shown, topic_ids, envelope)
+    yield from group_offset_blocks(NO_BROKER, with_all(answer), topic_ids, envelope)
 
 
 # A checkpoint of Spark Structured Streaming: how far its query has come in the topics of Kafka that it reads.
