@@ -24,6 +24,7 @@ from streaming import movement
 from streaming.contracts.records import METADATA_VERSION
 from streaming.errors import ConfigurationError, ConnectionRefused, InvalidObservation
 from streaming.sources.protocol.addresses import Peer, Peers
+from streaming.sources.protocol.certificate_chains import end_of_chain
 from streaming.sources.protocol.primitives import INT32, ByteReader
 from streaming.sources.protocol.security import NEVER, NO_SESSION, Session
 from streaming.sources.protocol.sockets import (
@@ -36,7 +37,7 @@ from streaming.sources.protocol.sockets import (
     in_one_sentence,
     resolved,
 )
-from streaming.sources.protocol.tls import distrust, end_of_chain, refusal_of_ours
+from streaming.sources.protocol.tls import distrust, refusal_of_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
