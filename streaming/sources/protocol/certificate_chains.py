@@ -1,4 +1,4 @@
-"""Until when the certificates hold that a server shows: those of the path from its own to an authority.
+"""Times between which the certificates hold that a server shows: those of the path from its own to an authority.
 
 Servers may send more than that, such as an old authority that once signed a newer one: whether it has ended concerns no
 client. Where verification ends at an authority that is trusted here, the path is the one that it took; else it leads
