@@ -327,7 +327,7 @@ def kinds_of(
         directories,
         offsets,
         groups,
-        QuorumKind(_micros(collect.quorum_interval)),
+        QuorumKind(_micros(collect.quorum_interval), report),
         TransactionsKind(
             _micros(collect.transactions_interval), offsets.held, probe=Probe(f"{collect.probe_prefix}transaction")
         ),
