@@ -451,6 +451,7 @@ class Connection:
         self.session = Session.of(began, lifetime / 1_000) if lifetime > 0 else NO_SESSION
 
     def _login_failed(self, security: Security, reason: str | None) -> ServiceRefused:
+        security.refused()
         return ServiceRefused(
             f"{self.address} refuses {security.login}: {reason}; check {security.keys} of {security.table}"
         )

@@ -31,7 +31,7 @@ from streaming.sources.protocol.connection import Connection, NodeTooOld, Servic
 from streaming.sources.protocol.security import IGNORED, USED, Security, from_client
 from streaming.sources.protocol.sockets import Place
 from streaming.sources.protocol.tls import SUPPORTED
-from streaming.sources.protocol.tokens import COMMAND
+from streaming.sources.protocol.tokens import COMMAND, SECONDS
 from tests.sources.metadata_log.conftest import FIXTURES
 
 OFFERED = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -146,6 +146,16 @@ def test_a_token_logs_in_and_a_wrong_one_is_one_sentence_without_it(quorum: Any,
     with pytest.raises(ServiceRefused, match=r"refuses the token: invalid_token; check sasl\.oauthbearer") as refusal:
         Connection(address, from_client({**TOKENS, COMMAND: "printf %s%s xy z"}))
     assert "xyz" not in str(refusal.value)
+    security = from_client({**TOKENS, COMMAND: "echo xyz"})
+    assert security.tokens is not None
+    old = security.tokens.current()
+    with pytest.raises(ServiceRefused):
+        Connection(address, security)
+    assert security.tokens.current() is old, "it is new"
+    security.tokens._fetched -= SECONDS
+    with pytest.raises(ServiceRefused):
+        Connection(address, security)
+    assert security.tokens.current() is not old
 
 
 def test_a_mechanism_that_is_lacking_is_refused(quorum: Any, address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
