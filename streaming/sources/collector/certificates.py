@@ -268,6 +268,8 @@ class CertificateWatch:
         listed = secured(self._end_points() or self._configured(silent, now))
         until = {one: at for one in listed if (at := self.settled_until.get(one, now)) > now}
         seen = look_at((one for one in listed if one not in until), self._settings.cluster.client)
+        gone = self._gone(one for one, shown in seen.items() if shown.ends_at is None)
+        listed = [one for one in listed if one not in gone]
         before, holds = self.shown, time.time() + _LONG_SECONDS
         self.shown = {one: _with_last_end(seen.get(one, before.get(one)), before.get(one)) for one in listed}
         lasting = {one: shown for one, shown in seen.items() if (shown.ends_at or 0) > holds}
@@ -276,6 +278,17 @@ class CertificateWatch:
         self.is_known = True
         for one, shown in self.shown.items():
             self._say(one, shown)
+
+    def _gone(self, unseen: Iterable[SecuredListener]) -> set[SecuredListener]:
+        """Return those of controllers that are no member of the quorum: before Kafka 4.4 their registrations stay."""
+        of_controllers = {one for one in unseen if one.role is Role.CONTROLLER}
+        if not of_controllers:
+            return set()
+        try:
+            members = {str(each.node) for each in bootstrap_of(self._settings, self._peers).quorum().members}
+        except (ConfigurationError, ConnectionRefused):
+            return set()
+        return {one for one in of_controllers if members and one.node not in members}
 
     def _configured(self, silent: Collection[Address], now: float) -> Mapping[tuple[str, int], tuple[EndPoint, ...]]:
         """Ask brokers for their listeners, now and then: one that may not be asked logs each question."""

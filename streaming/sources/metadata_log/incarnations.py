@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.contracts.records import RegisterBroker, RegisterController
 
 if TYPE_CHECKING:
-    from streaming.contracts.identifiers import Micros
     from streaming.contracts.records import RecordBatch
 
 LATELY: Final = 60_000_000
@@ -25,7 +24,7 @@ class _Registrations(NamedTuple):
 
     newest: RegisterBroker | RegisterController
     other: RegisterBroker | RegisterController | None = None
-    doubled_at: Micros | None = None
+    doubled_at: int | None = None
 
 
 class Incarnations:
@@ -40,11 +39,11 @@ class Incarnations:
         self._at = max(self._at, batch.timestamp)
         for record in batch.records:
             if isinstance(record, RegisterBroker):
-                self._register(f"broker {record.broker}", record, batch.timestamp)
+                self._register(f"broker {record.broker}", record)
             elif isinstance(record, RegisterController):
-                self._register(f"controller {record.controller}", record, batch.timestamp)
+                self._register(f"controller {record.controller}", record)
 
-    def _register(self, node: str, record: RegisterBroker | RegisterController, at: Micros) -> None:
+    def _register(self, node: str, record: RegisterBroker | RegisterController) -> None:
         before = self._nodes.get(node)
         if before is None:
             self._nodes[node] = _Registrations(record)
@@ -52,7 +51,7 @@ class Incarnations:
             self._nodes[node] = before._replace(newest=record)
         else:
             is_back = before.other is not None and before.other.incarnation_id == record.incarnation_id
-            self._nodes[node] = _Registrations(record, before.newest, at if is_back else before.doubled_at)
+            self._nodes[node] = _Registrations(record, before.newest, self._at if is_back else before.doubled_at)
 
     def doubled(self) -> dict[str, str]:
         """Return what is said of each node as which two processes run, by its name."""

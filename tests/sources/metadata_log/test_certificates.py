@@ -250,6 +250,26 @@ def test_the_listeners_of_the_log_are_watched_with_name_and_node_and_one_that_is
     assert lines == [line]
 
 
+def test_a_controller_that_was_removed_from_the_quorum_has_no_certificate_that_ends(
+    quorum: Any, chain: Chain, held: ExitStack
+) -> None:
+    """Its registration stays in the log, of Kafka before 4.4; while it is a member it is unseen."""
+    one, lines = listening(held, chain.issue(leaf=-1)), list[str]()
+    points = {("controller", 102): (at(one, "CONTROLLER"),)}
+    watch = ListenerWatch(settings_for(quorum), Peers(), report=lines.append, end_points=lambda: points)
+    watch.round()
+    assert len(watch.certificates.shown) == len(lines) == 1
+    one.listening.shutdown(socket.SHUT_RDWR)
+    one.listening.close()
+    quorum.voters, quorum.observers = {1: 0, 102: 0}, {}
+    watch.round()
+    assert watch.certificates.ended is not None
+    quorum.voters = {1: 0}
+    watch.round()
+    assert (watch.certificates.shown, watch.certificates.ended) == ({}, None)
+    assert len(lines) == 1
+
+
 def test_the_end_is_reported_once_with_the_advice_and_a_renewed_one_ends_it(
     quorum: Any, chain: Chain, held: ExitStack
 ) -> None:
