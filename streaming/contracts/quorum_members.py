@@ -70,7 +70,7 @@ def doubled(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, tuple
     """Return the nodes as which several processes fetch the metadata log at once, each with a disk of its own.
 
     A copied configuration does that, and a broker with the id of a controller. Processes that share a directory id, or
-    voters without one (a quorum of fixed voters), cannot be told apart here.
+    voters without one (a quorum of fixed voters), look like one.
     """
     answers: dict[tuple[Any, int], dict[str, T]] = {}
     newest: dict[int, int] = {}

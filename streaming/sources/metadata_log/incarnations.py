@@ -54,7 +54,7 @@ class Incarnations:
             self._nodes[node] = _Registrations(record, before.newest, self._at if is_back else before.doubled_at)
 
     def doubled(self) -> dict[str, str]:
-        """Return what is said of each node as which two processes run, by its name."""
+        """Return a sentence about each node as which two processes run, by its name."""
         return {
             node: _sentence(node, each.newest, each.other)
             for node, each in self._nodes.items()

@@ -221,7 +221,7 @@ class MetadataLogSource:
 
     @property
     def doubled(self) -> dict[str, str]:
-        """What is said of each node as which two processes run, by its name."""
+        """Sentences about the nodes as which two processes run, by their names."""
         return self._incarnations.doubled()
 
     def _note_doubled(self, progress: Progress) -> None:

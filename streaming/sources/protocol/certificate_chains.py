@@ -38,7 +38,7 @@ class Validity(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """What says how long a certificate holds, and who signed it. Key ids are empty if it has none."""
+    """Fields of a certificate: how long it holds, and who signed it. Key ids are empty if it has none."""
 
     validity: Validity
     subject: bytes

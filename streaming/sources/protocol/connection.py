@@ -480,8 +480,8 @@ class Dial(Protocol):
 class Dialer:
     """Opens connections with one set of credentials, and notes what it sees of each address.
 
-    An address that does not let us in, by TLS or a login, is not tried again for ``TURNED_AWAY_SECONDS``, whoever asks:
-    it would be refused again, and each time is a line in the node's log.
+    An address that does not let us in, by TLS or a login, is not tried again for ``TURNED_AWAY_SECONDS``: it would be
+    refused again, and each time is a line in the node's log.
     """
 
     def __init__(self, security: Security, peers: Peers | None = None) -> None:
