@@ -75,7 +75,7 @@ LISTENER_WRONG_NODE: Final = Signal(
 )
 LISTENER_CERTIFICATE: Final = Signal(
     name="Certificates of listeners",
-    meaning="When the first certificate of the chain that each listener showed the collector expires, since 1970.",
+    meaning="When the certificate that each listener showed, or the first that signs it, expires, since 1970.",
     metric="listener_certificate_expiry_timestamp_seconds",
     labels=("cluster", "role", "node", "listener", "address"),
     unit=Unit.SECONDS,

@@ -13,7 +13,7 @@ from exporters.metrics.quorum import looked_at
 from exporters.read_model.cluster_samples import behind_seconds, member_of
 from exporters.read_model.times import SECOND
 from streaming.contracts.health import is_late, lag
-from streaming.contracts.quorum_members import replaced, replaced_sentence
+from streaming.contracts.quorum_members import doubled, doubled_sentence, replaced, replaced_sentence
 from streaming.contracts.sample_tables import BROKER_METRICS, QUORUM_MEMBERS, TRANSACTIONS
 
 if TYPE_CHECKING:
@@ -43,12 +43,16 @@ def quorum_rows(asked: Inquiry) -> list[Row]:
 
 
 def said_of_quorum(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
-    """Say which member was replaced by one with an empty disk; or why there is none."""
+    """Say as which member several processes run, and which was replaced by one with an empty disk; or why none is."""
     if not rows:
         needs = "a cluster with ZooKeeper has none; the collector asks every collect.quorum_interval"
         yield asked.without_samples(QUORUM_MEMBERS, "the metadata quorum", needs)
     for cluster, _ in asked.clusters:
-        for node, (voter, observer) in replaced(cluster.samples.quorum_members or (), member_of).items():
+        members = cluster.samples.quorum_members or ()
+        for node, several in doubled(members, member_of).items():
+            listed = sorted((each.directory_id or "", each.is_voter) for each in several)
+            yield Sentence(doubled_sentence(node, listed), Tone.WARNING)
+        for node, (voter, observer) in replaced(members, member_of).items():
             yield Sentence(replaced_sentence(node, voter.directory_id, observer.directory_id), Tone.WARNING)
 
 

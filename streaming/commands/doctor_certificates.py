@@ -34,7 +34,7 @@ def certificates_of(answers: Mapping[Listener, str], settings: Settings, peers: 
     for why in dict.fromkeys(unknown.values()):
         nodes = ", ".join(str(node) for node, each in unknown.items() if each == why)
         yield Status.WARNING, f"unseen are the certificates of all listeners of broker {nodes} that others use: {why}"
-    for one, seen in certificates.look_at(certificates.secured(others)).items():
+    for one, seen in certificates.look_at(certificates.secured(others), settings.cluster.client).items():
         ends[one.address] = f"{one}", seen.ends_at
         if seen.ends_at is None:
             yield Status.WARNING, certificates.in_words(one, seen)

@@ -6,16 +6,18 @@ import json
 import tempfile
 import time
 from contextlib import closing, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.commands.doctor_machine import SECONDS, Status, numbered
 from streaming.contracts.observations import BrokerObserved, ControllerObserved, SnapshotEnd
-from streaming.contracts.quorum_members import Member, replaced, replaced_sentence
+from streaming.contracts.quorum_members import doubled, doubled_sentence, replaced, replaced_sentence
 from streaming.contracts.records import METADATA_VERSION
 from streaming.contracts.registrations import Registration, blockers, blocks, unblocked_by
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log.opening import bootstrap_of, open_metadata_log
+from streaming.sources.protocol.quorum_messages import member_of
 from streaming.sources.source import wall_clock
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from streaming.contracts.records import EndPoint
     from streaming.settings import Settings
     from streaming.sources.metadata_log.source import MetadataLogSource
-    from streaming.sources.protocol.quorum_messages import Quorum, QuorumMember
+    from streaming.sources.protocol.quorum_messages import Quorum
 
 _NOT_UP: Final = "it is not up; start it, or unregister it if it is gone for good"
 
@@ -35,10 +37,13 @@ def metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
     configured = settings.collect.primary_source
     if configured == "poll":
         yield Status.SKIPPED, 'collect.primary_source is "poll": the metadata log is not read'
+        with suppress(ConfigurationError, ConnectionRefused):  # of which another check says why
+            yield from ((Status.WARNING, each) for each in _of_directories(bootstrap_of(settings).quorum()))
         return
     try:
         with _opened(settings) as source:
             full, unread, is_whole = _full_report(source), source.take_undecodable(), source.is_whole
+            twins = source.doubled
     except (ConfigurationError, ConnectionRefused) as refusal:
         status = Status.WARNING if configured == "auto" else Status.PROBLEM
         meanwhile = "; the brokers are polled meanwhile" if configured == "auto" else ""
@@ -50,7 +55,7 @@ def metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
     topics = next((len(one.topic_ids) for one in full if isinstance(one, SnapshotEnd)), None)
     have = "" if topics is None else f" with {numbered(topics, 'topic')}"
     yield Status.OK, f"the metadata log can be read{have}: every change is recorded with its cause"
-    for sentence in _of_quorum(settings, full):
+    for sentence in chain(twins.values(), _of_quorum(settings, full)):
         yield Status.WARNING, sentence
     for one in full:
         if isinstance(one, BrokerObserved) and one.registered and one.fenced:
@@ -123,11 +128,14 @@ def _of_voters(fixed: Mapping[str, str], quorum: Quorum) -> Iterator[str]:
             f"controller {voter} is a voter, and has no address in cluster.controllers.addresses: while it "
             "leads, the metadata log cannot be read; add it"
         )
+    yield from _of_directories(quorum)
 
-    def member(each: QuorumMember) -> Member:
-        return Member(each.node, each.directory_id, each.is_voter, 0, 1_000 * (each.last_caught_up_ms or 0) or None)
 
-    for node, (voter_of, observer) in replaced(quorum.members, member).items():
+def _of_directories(quorum: Quorum) -> Iterator[str]:
+    """Name the nodes that are in the quorum with several directories: one is gone, or several processes run."""
+    for node, members in doubled(quorum.members, member_of).items():
+        yield doubled_sentence(node, [(each.directory_id, each.is_voter) for each in members])
+    for node, (voter_of, observer) in replaced(quorum.members, member_of).items():
         yield replaced_sentence(node, voter_of.directory_id, observer.directory_id)
 
 

@@ -137,6 +137,7 @@ def _packages(_: Settings) -> Iterator[tuple[Status, str]]:
 
 def _java(_: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.runtime.java import find_java
+    from streaming.runtime.scratch import check_scratch
     from streaming.runtime.user import has_name, name_environment, nss_wrapper
 
     java = find_java()
@@ -144,6 +145,10 @@ def _java(_: Settings) -> Iterator[tuple[Status, str]]:
     name_environment()  # refused if there is no name
     if not has_name(uid := os.geteuid()):
         yield Status.OK, f"uid {uid} has no name in /etc/passwd; Spark gets one by {nss_wrapper()}"
+    try:
+        check_scratch()
+    except ConfigurationError as refusal:
+        yield Status.WARNING, f"{refusal}, unless the configuration of Spark does"
 
 
 def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:

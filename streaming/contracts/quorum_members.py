@@ -17,6 +17,10 @@ QUORUM_BEHIND: Final = 10_000_000
 """A voter fetches twice a second: one that lacks records for so many microseconds is down, hangs, or is cut off."""
 
 
+FETCHING: Final = 1_500_000
+"""A member fetches twice a second; no node is stopped, and started on another disk, within so many microseconds."""
+
+
 class Member(NamedTuple):
     """Identity of a member, and what else distinguishes it.
 
@@ -62,6 +66,25 @@ def replaced(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, tupl
     }
 
 
+def doubled(rows: Iterable[T], member: Callable[[T], Member]) -> dict[Any, tuple[T, ...]]:
+    """Return the nodes as which several processes fetch the metadata log at once, each with a disk of its own.
+
+    A copied configuration does that, and a broker with the id of a controller. Processes that share a directory id, or
+    voters without one (a quorum of fixed voters), look like one.
+    """
+    answers: dict[tuple[Any, int], dict[str, T]] = {}
+    newest: dict[int, int] = {}
+    listed = [(row, member(row)) for row in rows]
+    for _, each in listed:
+        newest[each.at] = max(newest.get(each.at, 0), each.caught_up_at or 0)
+    for row, each in listed:
+        is_fetching = each.caught_up_at is not None and newest[each.at] - each.caught_up_at < FETCHING
+        if is_fetching and each.directory_id is not None:
+            answers.setdefault((each.node, each.at), {})[each.directory_id] = row
+    last = {node: max(at for other, at in answers if other == node) for node, _ in answers}
+    return {node: tuple(each.values()) for (node, at), each in answers.items() if len(each) > 1 and at == last[node]}
+
+
 def _is_in_place_of(observer: Member, voter: Member) -> bool:
     is_other = not observer.is_voter and observer.at == voter.at and observer.directory_id != voter.directory_id
     return is_other and (observer.caught_up_at or 0) > (voter.caught_up_at or -QUORUM_BEHIND) + QUORUM_BEHIND
@@ -83,4 +106,21 @@ def replaced_sentence(node: object, old: str | None, new: str | None) -> str:
         f"vote. Remove the vote, then give it one: {tool} remove-controller --controller-id {node} "
         f"--controller-directory-id {old or '?'}; and with the properties of controller {node}: "
         f"kafka-metadata-quorum.sh --command-config controller.properties --bootstrap-server BROKER add-controller"
+    )
+
+
+def doubled_sentence(node: object, directories: Iterable[tuple[str | None, bool]]) -> str:
+    """Say that several processes run with one node id; of each its directory, and whether it is a voter.
+
+    >>> doubled_sentence(102, [("a", True), ("b", False)])[:95]
+    'two processes run with node.id 102: with directory a as a voter, with directory b as an observe'
+    """
+    listed = [
+        f"with directory {directory} as {'a voter' if is_voter else 'an observer'}"
+        for directory, is_voter in directories
+    ]
+    number = {2: "two"}.get(len(listed), str(len(listed)))
+    return (
+        f"{number} processes run with node.id {node}: {', '.join(listed)}, and each follows the metadata log now; stop "
+        "the wrong one, or give it a node.id of its own, and a disk that is formatted with it"
     )

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from streaming.contracts.quorum_members import Member, by_node, replaced, replaced_sentence
+from streaming.contracts.quorum_members import (
+    FETCHING,
+    Member,
+    by_node,
+    doubled,
+    doubled_sentence,
+    replaced,
+    replaced_sentence,
+)
 from streaming.contracts.sampled_conditions import of_quorum
 
 OLD, NEW, LATER = "oldDirectoryOf102", "newDirectoryOf102", 40_000_000
@@ -67,6 +75,17 @@ def test_a_voter_that_keeps_up_is_not_gone_although_another_process_has_its_id()
     alive = {**GONE, "last_caught_up_at": LATER - 400_000}
     assert replaced([row(101), alive, ALIVE], member) == {}
     assert behind(row(101), alive, ALIVE)["102"] is False
+    assert doubled([row(101), alive, ALIVE], member) == {102: (alive, ALIVE)}
+    said = doubled_sentence(102, [(each["directory_id"], each["is_voter"]) for each in (alive, ALIVE)])
+    assert said.startswith(f"two processes run with node.id 102: with directory {OLD} as a voter, with directory {NEW}")
+
+
+def test_a_node_on_another_disk_is_one_process_while_the_old_directory_is_only_listed() -> None:
+    at = LATER - FETCHING
+    for others in ({"last_caught_up_at": at}, {"last_caught_up_at": None}, {"collected_at": LATER - 1}):
+        assert doubled([row(101), {**GONE, "last_caught_up_at": LATER, **others}, ALIVE], member) == {}
+    assert doubled([row(101), row(102, None), ALIVE], member) == {}, "a voter of fixed voters has no directory id"
+    assert doubled([row(101), row(102, NEW), ALIVE], member) == {}, "as it becomes a voter"
 
 
 def test_without_directory_ids_nothing_is_gone() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from deploy.sandbox import Sandbox, plan_cluster
+from deploy.sandbox.node import Node
 from deploy.sandbox.plan import Plan, random_id, write_plan
 from streaming.commands.doctor import CHECKS
 from streaming.contracts.identifiers import Micros
@@ -26,6 +29,7 @@ from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.quorum_messages import Quorum, QuorumMember
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import Directory, describe_directories
+from tests.stores.serving import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 _STORAGE, _QUORUM = "kafka.tools.StorageTool", "org.apache.kafka.tools.MetadataQuorumCommand"
@@ -70,6 +74,21 @@ class DynamicSandbox(Sandbox):
         shutil.rmtree(self._nodes[node].data)
         self.format_node(node, "--no-initial-controllers", *options, java=java)
         self._nodes[node].start(list(java))
+
+    def start_twin(self, node: int, folder: Path) -> Node:
+        """Start another process with a node's configuration, at ports and on a disk of its own."""
+        own = dict(line.split("=", 1) for line in self._nodes[node].properties_file.read_text().splitlines())
+        ports = {port: free_port() for port in re.findall(r":(\d+)", own["listeners"])}
+        twin = Node(node, folder, next(iter(ports.values())))
+        for key in ("listeners", "advertised.listeners"):
+            own[key] = re.sub(r":(\d+)", lambda found: f":{ports[found[1]]}", own[key])
+        own["log.dirs"] = str(twin.data)
+        own.pop("cordoned.log.dirs", None)
+        twin.write_properties(own)
+        tool = [_STORAGE, "format", "-t", self.plan.cluster_id, "-c", str(twin.properties_file)]
+        subprocess.run([*self._java(96), *tool, "--no-initial-controllers"], capture_output=True, check=True)
+        twin.start(self._java(256))
+        return twin
 
     def properties_file(self, node: int) -> str:
         return str(self._nodes[node].properties_file)
@@ -185,3 +204,27 @@ def test_the_registration_of_a_controller_that_is_gone_blocks_the_upgrade_until_
         cluster.start_empty(ghost)
         assert eventually(lambda: warnings(settings), lambda found: not found) == []
         assert "metadata.version was upgraded to 30" in upgrade(cluster)
+
+
+def test_two_processes_with_one_id_are_named_by_their_registrations_and_by_their_disks(tmp_path: Path) -> None:
+    """A copied configuration, on a disk of its own: of a controller that follows, and of a broker."""
+    with DynamicSandbox(plan_cluster(brokers=2, controllers=2)) as cluster:
+        settings = Settings(cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers))
+        leader = bootstrap_of(settings).quorum().leader.node
+        doubled = min({*cluster.directories} - {leader})
+        assert warnings(settings) == []
+        twins = [cluster.start_twin(node, tmp_path / str(node)) for node in (doubled, 2)]
+        try:
+            said = eventually(lambda: warnings(settings), lambda found: len(found) == 3)
+        finally:
+            for twin in twins:
+                twin.signal(signal.SIGKILL)
+                twin.wait_ended()
+        assert {each.partition(":")[0] for each in said} == {
+            f"two processes run as controller {doubled}",
+            "two processes run with node.id 2",
+            f"two processes run with node.id {doubled}",
+        }
+        by_turns = next(each for each in said if "by turns" in each)
+        for port in (cluster.plan.controllers[doubled].client, twins[0].port):
+            assert f"CONTROLLER at 127.0.0.1:{port} (incarnation " in by_turns

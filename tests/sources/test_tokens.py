@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -149,12 +150,27 @@ def test_a_command_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_token_is_used_until_a_fifth_of_its_life_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now, given = [1_000.0], iter(range(9))
-    monkeypatch.setattr("streaming.sources.protocol.tokens.time", type("Clock", (), {"time": lambda: now[0]}))
+    monkeypatch.setattr("streaming.sources.protocol.tokens.time", SimpleNamespace(time=lambda: now[0], monotonic=float))
     tokens = Tokens(lambda: Token(str(next(given)), now[0] + 100))
     used = []
     for now[0] in (1_000.0, 1_079.0, 1_080.0, 1_159.0, 1_160.0):
         used.append(tokens.current().value)
     assert used == ["0", "0", "1", "1", "2"]
+
+
+def test_a_token_that_is_refused_is_given_up_however_long_it_holds_unless_it_is_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the provider has another key, or the clock here was set back an hour."""
+    now, passed, given = [10_000.0], [50.0], iter(range(9))
+    clock = SimpleNamespace(time=lambda: now[0], monotonic=lambda: passed[0])
+    monkeypatch.setattr("streaming.sources.protocol.tokens.time", clock)
+    tokens = Tokens(lambda: Token(str(next(given)), now[0] + 600))
+    assert tokens.current().value == "0"
+    now[0] -= 3_600
+    for passed[0], used in ((53.0, "0"), (56.0, "1"), (57.0, "1"), (62.0, "2")):
+        tokens.refused()
+        assert tokens.current().value == used
 
 
 @pytest.mark.parametrize(

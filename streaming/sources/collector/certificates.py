@@ -2,7 +2,7 @@
 
 Brokers replicate through a listener of their own, whose certificate no client ever sees. The listeners are those that
 nodes have registered in the metadata log; where that is not read, those of the configuration of each broker. A TLS
-hello suffices to be shown the whole chain: no login, no certificate of ours, and nothing is verified. What cannot be
+hello suffices to be shown the whole chain: no login, no certificate of ours, and any is accepted. What cannot be
 reached from here is unseen, which is not fine.
 """
 
@@ -21,12 +21,13 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log.opening import bootstrap_of
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, PermissionDenied, addressed, grantee_of
 from streaming.sources.protocol.addresses import Address, parse_address
+from streaming.sources.protocol.certificate_chains import validity_of_chain
 from streaming.sources.protocol.config_messages import Resource, describe_configs
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, dialer
 from streaming.sources.protocol.identity import Role
-from streaming.sources.protocol.security import from_client
+from streaming.sources.protocol.security import from_client, tls_of
 from streaming.sources.protocol.sockets import CONNECT_SECONDS, Race, in_one_sentence, resolved
-from streaming.sources.protocol.tls import validity_of_chain
+from streaming.sources.protocol.tls import Tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -60,7 +61,7 @@ class SecuredListener:
 
 
 class Shown(NamedTuple):
-    """The answer to a hello: when the first certificate of the chain ends, or why none was seen.
+    """The answer to a hello: when the first certificate of the path ends, or why none was seen.
 
     ``begins_at``: when all of them hold; None: unseen.
     """
@@ -85,8 +86,9 @@ def secured(end_points: Mapping[tuple[str, int], Iterable[EndPoint]]) -> list[Se
     ]
 
 
-def hello(address: Address) -> Shown:
-    """Connect and begin TLS, as far as the server shows its certificates."""
+def hello(address: Address, context: ssl.SSLContext | None = None) -> Shown:
+    """Connect and begin TLS, as far as the server shows its certificates; ``context`` is that of ``_seeing``."""
+    context = context or _seeing({})
     try:
         race = Race(resolved(address, CONNECT_SECONDS))
     except ConnectionRefused as refusal:
@@ -94,17 +96,21 @@ def hello(address: Address) -> Shown:
     with closing(race):
         while (connected := race.next()) is not None:
             plain, place = connected
-            shown = _begun(plain, address, SECONDS if race.is_last else race.step_seconds)
+            shown = _begun(plain, address, context, SECONDS if race.is_last else race.step_seconds)
             if shown.ends_at is not None:
                 return shown
             race.failures[place] = shown.why_unseen
         return Shown(None, in_one_sentence(address, race.failures))
 
 
-def _begun(plain: socket.socket, address: Address, seconds: float) -> Shown:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+def _seeing(client: Mapping[str, str]) -> ssl.SSLContext:
+    """Return a context that accepts any certificate, and knows the authorities that clients trust."""
+    context = (tls_of(client) or Tls({}, "")).seeing()
     context.set_ciphers("DEFAULT:@SECLEVEL=0")  # whatever keys a node has: they are not relied on
+    return context
+
+
+def _begun(plain: socket.socket, address: Address, context: ssl.SSLContext, seconds: float) -> Shown:
     plain.settimeout(seconds)
     why = f"{address} shows no certificate"
     with plain, context.wrap_socket(plain, server_hostname=address.host, do_handshake_on_connect=False) as begun:
@@ -118,11 +124,14 @@ def _begun(plain: socket.socket, address: Address, seconds: float) -> Shown:
     return Shown(None, why) if seen is None else Shown(seen.ends_at, begins_at=seen.begins_at)
 
 
-def look_at(listeners: Iterable[SecuredListener]) -> dict[SecuredListener, Shown]:
-    """Say hello to listeners, a few at a time."""
+def look_at(listeners: Iterable[SecuredListener], client: Mapping[str, str]) -> dict[SecuredListener, Shown]:
+    """Say hello to listeners, a few at a time; ``client`` are the properties that say whom clients trust."""
     listed = list(listeners)
+    if not listed:
+        return {}
+    context = _seeing(client)
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="certificates") as threads:
-        return dict(zip(listed, threads.map(lambda one: hello(one.address), listed), strict=True))
+        return dict(zip(listed, threads.map(lambda one: hello(one.address, context), listed), strict=True))
 
 
 # The listeners of a cluster whose metadata log is not read: each broker says its own.
@@ -258,7 +267,9 @@ class CertificateWatch:
         now = time.monotonic()
         listed = secured(self._end_points() or self._configured(silent, now))
         until = {one: at for one in listed if (at := self.settled_until.get(one, now)) > now}
-        seen = look_at(one for one in listed if one not in until)
+        seen = look_at((one for one in listed if one not in until), self._settings.cluster.client)
+        gone = self._gone(one for one, shown in seen.items() if shown.ends_at is None)
+        listed = [one for one in listed if one not in gone]
         before, holds = self.shown, time.time() + _LONG_SECONDS
         self.shown = {one: _with_last_end(seen.get(one, before.get(one)), before.get(one)) for one in listed}
         lasting = {one: shown for one, shown in seen.items() if (shown.ends_at or 0) > holds}
@@ -267,6 +278,17 @@ class CertificateWatch:
         self.is_known = True
         for one, shown in self.shown.items():
             self._say(one, shown)
+
+    def _gone(self, unseen: Iterable[SecuredListener]) -> set[SecuredListener]:
+        """Return those of controllers that are no member of the quorum: before Kafka 4.4 their registrations stay."""
+        of_controllers = {one for one in unseen if one.role is Role.CONTROLLER}
+        if not of_controllers:
+            return set()
+        try:
+            members = {str(each.node) for each in bootstrap_of(self._settings, self._peers).quorum().members}
+        except (ConfigurationError, ConnectionRefused):
+            return set()
+        return {one for one in of_controllers if members and one.node not in members}
 
     def _configured(self, silent: Collection[Address], now: float) -> Mapping[tuple[str, int], tuple[EndPoint, ...]]:
         """Ask brokers for their listeners, now and then: one that may not be asked logs each question."""

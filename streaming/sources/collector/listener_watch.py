@@ -263,7 +263,7 @@ class ConnectionMetrics(Collector):
         """Give the certificates of all listeners with TLS: those that nodes have registered, and others we use."""
         expiry = GaugeMetricFamily(
             f"{PREFIX}listener_certificate_expiry_timestamp_seconds",
-            "When the first certificate of the chain that a listener showed last expires, since 1970.",
+            "When the certificate that a listener showed last, or the first that signs it, expires, since 1970.",
             labels=CERTIFICATE,
         )
         unseen = GaugeMetricFamily(

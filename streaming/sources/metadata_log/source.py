@@ -16,6 +16,7 @@ from streaming.errors import BusFull, ConnectionRefused
 from streaming.sources import checkpoint
 from streaming.sources.metadata_log.image import ClusterImage
 from streaming.sources.metadata_log.image_state import undecodable
+from streaming.sources.metadata_log.incarnations import Incarnations
 from streaming.sources.metadata_log.messages import LoadedSnapshot, LogEnd
 from streaming.sources.metadata_log.tail import NOTHING, Progress, Tail
 from streaming.sources.protocol.connection import ServiceRefused
@@ -162,6 +163,7 @@ class MetadataLogSource:
         self._checkpoint_cost = 0
         self._is_busy = self._is_unacknowledged = self._is_new_log = self._is_disk_full = False
         self._advertised = self._ask_advertised(bootstrap)
+        self._incarnations, self._doubled = Incarnations(), dict[str, str]()
         self._image = self._restored() or self._empty()
         self._image.learn_listener(self._advertised)
         end = LogEnd(self._image.image_offset + 1, self._image.image_epoch)
@@ -210,11 +212,29 @@ class MetadataLogSource:
             observations += self._full_report(SnapshotReason.PERIODIC, at)
         observations = observations or self._quiet(at)
         self._resync.note(self._image, progress.snapshot)
+        self._note_doubled(progress)
         self._quarantine()
         if observations:
             self._quiet_due.restart(self._timer())
         self._is_busy |= bool(observations or self._undecodable)
         return observations
+
+    @property
+    def doubled(self) -> dict[str, str]:
+        """Sentences about the nodes as which two processes run, by their names."""
+        return self._incarnations.doubled()
+
+    def _note_doubled(self, progress: Progress) -> None:
+        """Say once as which nodes two processes run, and when that is over."""
+        if progress.rewritten or progress.snapshot is not None:
+            self._incarnations = Incarnations()
+        for batch in progress.batches:
+            self._incarnations.follow(batch)
+        before, self._doubled = self._doubled, self.doubled
+        for node in self._doubled.keys() - before.keys():
+            self._report(self._doubled[node])
+        for node in before.keys() - self._doubled.keys():
+            self._report(f"two processes no longer register as {node}")
 
     def _read(self) -> Progress:
         """Read on. After a silence everything is reported: another source may have taken over meanwhile."""

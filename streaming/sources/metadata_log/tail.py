@@ -22,6 +22,7 @@ from streaming.sources.metadata_log.messages import FetchResponseFields, LoadedS
 from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.permissions import CLUSTER_ACTION, PermissionDenied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, Connection, Dial, ServiceRefused
+from streaming.sources.protocol.identity import NodeIdentity, Role, responder
 from streaming.sources.protocol.quorum_messages import Leader, Quorum
 from streaming.sources.source import monotonic
 
@@ -100,7 +101,7 @@ class Controllers:
 
         The leader in it is ignored when its epoch is older than the newest known one, when it was unreachable in this
         very epoch (its followers still name it until the next election), or when its address is unknown. So is one that
-        is the target, and says that it does not lead: another controller answers at its address.
+        is the target, and says that it does not lead: it has resigned, or another controller answers at its address.
         """
         self.failures += 1
         self._addresses.update({} if self._fixed else response.nodes)
@@ -122,7 +123,7 @@ class Controllers:
         self.disconnected()
 
     def is_misled(self, response: FetchResponseFields) -> bool:
-        """Return whether a refusal shows that another controller answers at the address of the target."""
+        """Return whether a refusal names the target as the leader: it has resigned, or another one answers there."""
         leader = response.leader
         return response.error == _NOT_LEADER and leader is not None and leader.node == self.target
 
@@ -458,8 +459,7 @@ class Tail:
     def _refused(self, response: messages.FetchResponseFields, connection: Connection) -> None:
         if response.error in _FORBIDDEN:
             raise PermissionDenied(CLUSTER_ACTION, self._bootstrap.controllers.grantee)
-        misled = f"the address of controller {self._controllers.target}, {connection.address}, leads to another one"
-        is_misled = self._controllers.is_misled(response)
+        misled = self._misled(connection) if self._controllers.is_misled(response) else ""
         self._controllers.refused(response)
         error = f"{connection.address} responds with {for_code(response.error).message}"
         if response.error == _INCONSISTENT_CLUSTER_ID:
@@ -467,7 +467,19 @@ class Tail:
                 f"{connection.address} is a controller of another cluster than {self._cluster_id}: check its address; "
                 "if the cluster was rebuilt, remove the checkpoint of the metadata log, and start the collector again"
             )
-        self._disconnect(misled if is_misled else error)
+        self._disconnect(misled or error)
+
+    def _misled(self, connection: Connection) -> str:
+        """Say why the target is named as the leader, and says that it does not lead: who answers decides."""
+        target, at = self._controllers.target, connection.address
+        try:
+            is_meant = responder(connection, NodeIdentity(Role.CONTROLLER, target, self._cluster_id)).is_meant
+        except ConnectionRefused:
+            is_meant = None
+        if is_meant is False:
+            return f"the address of controller {target}, {at}, leads to another one"
+        resigned = f"controller {target} at {at} leads no longer, and no other one leads so far"
+        return resigned if is_meant else f"{resigned}, or its address leads to another one"
 
     def _disconnect(self, error: str) -> None:
         """Close the connection, report it once, and pause with backoff: no controller is polled in a hot loop."""

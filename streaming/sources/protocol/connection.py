@@ -24,6 +24,7 @@ from streaming import movement
 from streaming.contracts.records import METADATA_VERSION
 from streaming.errors import ConfigurationError, ConnectionRefused, InvalidObservation
 from streaming.sources.protocol.addresses import Peer, Peers
+from streaming.sources.protocol.certificate_chains import end_of_chain
 from streaming.sources.protocol.primitives import INT32, ByteReader
 from streaming.sources.protocol.security import NEVER, NO_SESSION, Session
 from streaming.sources.protocol.sockets import (
@@ -36,7 +37,7 @@ from streaming.sources.protocol.sockets import (
     in_one_sentence,
     resolved,
 )
-from streaming.sources.protocol.tls import distrust, end_of_chain, refusal_of_ours
+from streaming.sources.protocol.tls import distrust, refusal_of_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -48,6 +49,8 @@ T = TypeVar("T")
 CLIENT_ID: Final = "isrwatch"
 CLUSTER_AUTHORIZATION_FAILED: Final = 31  # Kafka's error code
 RESPONSE_SECONDS: Final = 10.0
+TURNED_AWAY_SECONDS: Final = 5.0
+"""So long an address that does not let us in is not tried again."""
 _LEAST_SECONDS: Final = 0.01
 _MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 _UNREADABLE: Final = (ValueError, LookupError, struct.error, TypeError, AttributeError)
@@ -448,6 +451,7 @@ class Connection:
         self.session = Session.of(began, lifetime / 1_000) if lifetime > 0 else NO_SESSION
 
     def _login_failed(self, security: Security, reason: str | None) -> ServiceRefused:
+        security.refused()
         return ServiceRefused(
             f"{self.address} refuses {security.login}: {reason}; check {security.keys} of {security.table}"
         )
@@ -474,17 +478,31 @@ class Dial(Protocol):
 
 
 class Dialer:
-    """Opens connections with one set of credentials, and notes what it sees of each address."""
+    """Opens connections with one set of credentials, and notes what it sees of each address.
+
+    An address that does not let us in, by TLS or a login, is not tried again for ``TURNED_AWAY_SECONDS``: it would be
+    refused again, and each time is a line in the node's log.
+    """
 
     def __init__(self, security: Security, peers: Peers | None = None) -> None:
         self._security, self._peers = security, peers or Peers()
+        self._turned_away: dict[Address, tuple[float, ConnectionRefused]] = {}
 
     def __call__(
         self, address: Address, *, response_seconds: float, accepted: Callable[[], object] = lambda: None
     ) -> Connection:
         """Connect and authenticate; ``accepted`` is called in between."""
-        peer = self._peers.at(address)
-        return Connection(address, self._security, response_seconds=response_seconds, peer=peer, accepted=accepted)
+        began, peer = time.monotonic(), self._peers.at(address)
+        until, before = self._turned_away.get(address, (began, None))
+        if before is not None and began < until:
+            raise before.with_traceback(None)
+        try:
+            return Connection(address, self._security, response_seconds=response_seconds, peer=peer, accepted=accepted)
+        except ConnectionRefused as refusal:
+            is_unfit = isinstance(refusal, NoAnswer) and refusal.how is Failure.UNFIT
+            if is_unfit or (isinstance(refusal, ServiceRefused) and not isinstance(refusal, KeysUnusable)):
+                self._turned_away[address] = began + TURNED_AWAY_SECONDS, refusal
+            raise
 
 
 dialer: Final = Dialer

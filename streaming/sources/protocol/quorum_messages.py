@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka.protocol.admin import DescribeQuorumRequest
 
 from streaming.contracts.identifiers import topic_id_from_uuid
+from streaming.contracts.quorum_members import Member
 from streaming.sources.protocol.addresses import Address
 
 if TYPE_CHECKING:
@@ -112,6 +113,11 @@ def read_quorum(response: Any, listener: str = "") -> Quorum:  # noqa: ANN401 - 
         high_watermark=_unless_negative(part.high_watermark),
         listeners=tuple(sorted(listeners)),
     )
+
+
+def member_of(each: QuorumMember) -> Member:
+    """Return what identifies a member, of one answer."""
+    return Member(each.node, each.directory_id, each.is_voter, 0, 1_000 * (each.last_caught_up_ms or 0) or None)
 
 
 def _member(replica: Any, *, is_voter: bool) -> QuorumMember:  # noqa: ANN401 - as above

@@ -100,6 +100,11 @@ class Security:
         if self.tokens is not None:
             self.tokens.current()
 
+    def refused(self) -> None:
+        """Note that a node refuses the login: the next one is with another token."""
+        if self.tokens is not None:
+            self.tokens.refused()
+
     def exchange(self) -> Any:  # noqa: ANN401 - kafka-python's SaslMechanism ships no types
         """Start a SASL exchange: an object that turns the server's bytes into the next bytes to send."""
         if self.tokens is not None:

@@ -5,17 +5,16 @@ The files are read for each connection, so a certificate that was renewed is use
 
 from __future__ import annotations
 
-import calendar
 import re
 import ssl
 import tempfile
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from streaming.errors import ConfigurationError
+from streaming.sources.protocol.certificate_chains import end_of_own, last_end
 from streaming.sources.protocol.key_stores import read
 from streaming.stored_text import as_of_now
 from streaming.system_errors import sentence_of
@@ -34,22 +33,26 @@ SUPPORTED: Final = frozenset({
 _PROBE: Final = "probe"
 VERIFICATION: Final = "enable.ssl.certificate.verification"
 _TRUSTSTORE, _KEYSTORE = "ssl.truststore.location", "ssl.keystore.location"
-_OWN: Final = ("ssl.certificate.", "ssl.key.", "ssl.keystore.", "ssl.cipher.")
+_SEEN: Final = SUPPORTED - {"ssl.crl.location"} | {VERIFICATION}
 # The last authority of a file counts, because a new one stands next to the old one for a time; of our own
-# certificate and of the certificates that sign it the first one.
+# certificate, with those that sign it, the first one.
 _LASTING: Final = (
-    ("ssl.ca.location", max), ("ssl.ca.pem", max), (_TRUSTSTORE, max),
-    ("ssl.certificate.location", min), ("ssl.certificate.pem", min), (_KEYSTORE, min),
+    ("ssl.ca.location", last_end), ("ssl.ca.pem", last_end), (_TRUSTSTORE, last_end),
+    ("ssl.certificate.location", end_of_own), ("ssl.certificate.pem", end_of_own), (_KEYSTORE, end_of_own),
 )  # fmt: skip
 _BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The properties that concern TLS, and the table that they are written in."""
+    """The properties that concern TLS, and the table that they are written in.
+
+    ``verifies``: if not, any certificate is accepted; the authorities still say which path of it counts.
+    """
 
     client: Mapping[str, str]
     table: str
+    verifies: bool = True
 
     def check(self) -> None:
         """Check the properties, and the files as they are now.
@@ -71,22 +74,29 @@ class Tls:
         Raises:
             ConfigurationError: one cannot be used; the sentence names the property.
         """
-        context = self._trusting()
+        context = self._trusting() if self.verifies else self.seeing()
         if "ssl.cipher.suites" in self.client:
             with self._blaming("ssl.cipher.suites"):
                 context.set_ciphers(self.client["ssl.cipher.suites"])
         self._show_certificate(context)
         if self.client.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
             context.check_hostname = False
-        if not self._boolean(VERIFICATION):
+        if not (self.verifies and self._boolean(VERIFICATION)):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
 
     def unverified(self) -> Tls:
         """Return TLS that shows our own certificate, and accepts any."""
-        own = {key: value for key, value in self.client.items() if key.startswith(_OWN) and key in SUPPORTED}
-        return replace(self, client={**own, VERIFICATION: "false"})
+        return replace(self, client={key: self.client[key] for key in self.client if key in _SEEN}, verifies=False)
+
+    def seeing(self) -> ssl.SSLContext:
+        """Return a context that accepts any certificate; it knows the authorities, unless they cannot be read."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        with suppress(ConfigurationError):
+            context = self._trusting()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
 
     def without_ours(self, refused: str) -> str:
         """Say that a server does not accept our certificate, or wants one; ``refused`` are its words."""
@@ -103,7 +113,7 @@ class Tls:
         ends: dict[str, float] = {}
         for key, which in _LASTING:
             with suppress(OSError, ValueError):
-                ends[key] = which(expiries_in(self._pem(key)))
+                ends[key] = which(self._pem(key))
         return ends
 
     def _pem(self, key: str) -> str:
@@ -243,102 +253,3 @@ def refusal_of_ours(error: OSError | str) -> str:
     """Return the words of a server that does not accept our certificate, or our lack of one; "" of other errors."""
     reason = (getattr(error, "reason", None) or "") if isinstance(error, ssl.SSLError) else ""
     return reason.partition("ALERT_")[2].lower().replace("_", " ") if _OF_OURS.search(reason) else ""
-
-
-# Until when a certificate is valid. Pure: bytes in, seconds since 1970 out.
-#
-# ``ssl`` gives the fields of a peer's certificate only after it has verified it, and none of a file. What is read here
-# is ``Certificate.tbsCertificate.validity.notAfter`` of RFC 5280 (4.1), in DER.
-
-
-_PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-_VERSION, _UTC_TIME, _GENERALIZED_TIME = 0xA0, 0x17, 0x18  # tags
-_VALIDITY: Final = 3  # behind serial number, signature algorithm and issuer
-_LONG: Final = 0x80
-_DER: Final = 2  # OpenSSL's number of the encoding, as _ssl has it
-
-
-class Validity(NamedTuple):
-    """The times between which a certificate, or each one of a chain, holds; seconds since 1970."""
-
-    begins_at: float
-    ends_at: float
-
-
-def expires_at(der: bytes) -> float:
-    """Return the end of a certificate's validity.
-
-    Raises:
-        ValueError: it is no certificate.
-    """
-    return _validity(der).ends_at
-
-
-def _validity(der: bytes) -> Validity:
-    """Return between which times a certificate holds.
-
-    Raises:
-        ValueError: it is no certificate.
-    """
-    try:
-        certificate = _elements(_elements(_elements(der)[0][1])[0][1])
-        validity = [content for tag, content in certificate if tag != _VERSION][_VALIDITY]
-        (of_begin, begin), (of_end, end) = _elements(validity)[:2]
-        return Validity(_time(of_begin, begin.decode("ascii")), _time(of_end, end.decode("ascii")))
-    except (IndexError, UnicodeDecodeError):
-        raise ValueError("no certificate in DER") from None
-
-
-def _time(tag: int, text: str) -> float:
-    if tag == _UTC_TIME:  # two digits of a year from 1950 to 2049
-        text = ("19" if text[:2] >= "50" else "20") + text
-    elif tag != _GENERALIZED_TIME:
-        raise ValueError(f"a time of a certificate's validity has the tag {tag:#x}")
-    return float(calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")))
-
-
-def end_of_chain(secured: ssl.SSLSocket) -> float | None:
-    """Return when the first certificate of the chain ends that a server has shown."""
-    validity = validity_of_chain(secured)
-    return None if validity is None else validity.ends_at
-
-
-def validity_of_chain(secured: ssl.SSLSocket) -> Validity | None:
-    """Return when all certificates of the chain hold that a server has shown, also where it ended the handshake.
-
-    The leaf, what signs it, and the authority if the server sends it; None if it showed no certificate.
-    """
-    # Python has get_unverified_chain from 3.13 on; before, only the object behind the socket has it.
-    behind = secured._sslobj  # type: ignore[attr-defined] # noqa: SLF001 - as above
-    shown = [] if behind is None else behind.get_unverified_chain() or []
-    each = []
-    for certificate in shown:
-        with suppress(ValueError):
-            each.append(_validity(certificate if isinstance(certificate, bytes) else certificate.public_bytes(_DER)))
-    if not each:
-        return None
-    return Validity(max(one.begins_at for one in each), min(one.ends_at for one in each))
-
-
-def expiries_in(pem: str) -> list[float]:
-    """Return the end of the validity of each certificate in a text.
-
-    Raises:
-        ValueError: one of them is none.
-    """
-    return [expires_at(ssl.PEM_cert_to_DER_cert(each)) for each in _PEM.findall(pem)]
-
-
-def _elements(data: bytes) -> list[tuple[int, bytes]]:
-    """Split DER into elements: tag and content of each."""
-    elements, at = list[tuple[int, bytes]](), 0
-    while at < len(data):
-        tag, length, at = data[at], data[at + 1], at + 2
-        if length & _LONG:
-            size = length & ~_LONG
-            length, at = int.from_bytes(data[at : at + size], "big"), at + size
-        if at + length > len(data):
-            raise IndexError
-        elements.append((tag, data[at : at + length]))
-        at += length
-    return elements

@@ -56,6 +56,7 @@ class Tokens:
     extensions: Mapping[str, str] = field(default_factory=dict)
     _last: Token | None = None
     renewed_at: float = 0.0
+    _fetched: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def current(self) -> Token:
@@ -76,7 +77,17 @@ class Tokens:
                 self.renewed_at = now + SECONDS
             else:
                 self.renewed_at = now + _USED_FOR * (self._last.expires_at - now)
+                self._fetched = time.monotonic()
             return self._last
+
+    def refused(self) -> None:
+        """Note that a node refuses the last one, however long it holds: a key was replaced, or the clock here is wrong.
+
+        One that is new is not given up: other nodes refuse its predecessor at the same time.
+        """
+        with self._lock:
+            if time.monotonic() - self._fetched > SECONDS:
+                self._last = None
 
 
 class Provider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python ships no types

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka.protocol.admin import DescribeQuorumRequest, DescribeQuorumResponse
 
 from streaming.contracts.identifiers import BrokerId, Micros, Offset
+from streaming.contracts.quorum_members import doubled, doubled_sentence
 from streaming.contracts.samples import QuorumMemberObserved
 from streaming.sources.permissions import DESCRIBE_CLUSTER, PermissionDenied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, ServiceRefused
 from streaming.sources.protocol.identity import WrongNode
-from streaming.sources.protocol.quorum_messages import Quorum, describe_quorum_request, read_quorum
+from streaming.sources.protocol.quorum_messages import Quorum, describe_quorum_request, member_of, read_quorum
 from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection
@@ -52,11 +53,13 @@ class QuorumKind:
 
     Args:
         period: microseconds.
+        report: takes one line for the user.
     """
 
     names: Sequence[str] = (KIND,)
 
-    def __init__(self, period: Micros) -> None:
+    def __init__(self, period: Micros, report: Callable[[str], None] = lambda _: None) -> None:
+        self._report, self._doubled = report, set[str]()
         self._due = Timer(period)
         self._answered: BrokerId | None = None
         self._left: list[BrokerId] = []
@@ -93,6 +96,7 @@ class QuorumKind:
         before, self._epoch = self._epoch, quorum.leader.epoch
         if quorum.leader.epoch < before:
             return AnswerContent([])
+        self._note_doubled(quorum)
         return AnswerContent([
             QuorumMemberObserved(
                 **envelope,
@@ -108,6 +112,14 @@ class QuorumKind:
             )
             for member in quorum.members
         ])  # fmt: skip
+
+    def _note_doubled(self, quorum: Quorum) -> None:
+        """Say once as which node several processes run, and again if they are others."""
+        for node, members in doubled(quorum.members, member_of).items():
+            sentence = doubled_sentence(node, sorted((each.directory_id, each.is_voter) for each in members))
+            if sentence not in self._doubled:
+                self._report(sentence)
+            self._doubled.add(sentence)
 
 
 def _micros(milliseconds: int | None) -> Micros | None:

@@ -329,7 +329,7 @@ def kinds_of(
         offsets,
         groups,
         ReadableKind(_micros(collect.groups_interval), groups.standing),
-        QuorumKind(_micros(collect.quorum_interval)),
+        QuorumKind(_micros(collect.quorum_interval), report),
         TransactionsKind(
             _micros(collect.transactions_interval), offsets.held, probe=Probe(f"{collect.probe_prefix}transaction")
         ),

@@ -203,7 +203,8 @@ class Node:
         """Answer for the node alone, which therefore proves who it is."""
         (asked,) = request.resources
         result = DescribeConfigsResponse.DescribeConfigsResult(
-            error_code=0 if asked.resource_name == str(self.node_id) else 42, error_message="", configs=[],
+            error_code=0 if asked.resource_name == str(self.node_id) else 42, configs=[],
+            error_message=f"Unexpected broker id, expected {self.node_id}, but received {asked.resource_name}",
             resource_type=asked.resource_type, resource_name=asked.resource_name,
         )  # fmt: skip
         return DescribeConfigsResponse(throttle_time_ms=0, results=[result])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import socket
 import ssl
@@ -12,15 +13,19 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_machine import Status
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import EXPIRED_CERTIFICATE
 from streaming.contracts.records import EndPoint, RegisterBroker, RegisterController
+from streaming.errors import ConnectionRefused
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.collector import certificates, listener_watch
 from streaming.sources.collector.certificates import NO_RESTART, SecuredListener, hello, registered, secured
@@ -28,31 +33,66 @@ from streaming.sources.collector.listener_watch import ListenerWatch
 from streaming.sources.collector.listeners import Role
 from streaming.sources.metadata_log.image_state import MetadataState, state_document, state_from_document
 from streaming.sources.protocol.addresses import Address, Peers
+from streaming.sources.protocol.connection import Dialer
+from streaming.sources.protocol.security import from_client, without_login
+from streaming.sources.protocol.tls import Tls
 from tests.sources.metadata_log.conftest import FRAMES
-from tests.sources.metadata_log.test_listeners import Authority, exposition, settings_for
+from tests.sources.metadata_log.test_listeners import exposition, settings_for
 
 DAY = 86_400
 
 
+class Made(NamedTuple):
+    """A certificate with its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def pem(self) -> str:
+        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def made(
+    name: str, days: int, *, by: Made | None = None, key: ec.EllipticCurvePrivateKey | None = None, ids: bool = True
+) -> Made:
+    """Make a certificate that one signed, or it itself; with a key that there is, it is renewed or cross-signed."""
+    key = key or ec.generate_private_key(ec.SECP256R1())
+    signer, now = by.key if by else key, dt.datetime.now(dt.UTC)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    builder = (
+        x509.CertificateBuilder(by.certificate.subject if by else subject, subject, key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(500 if days < 0 else 0))
+        .not_valid_after(now + dt.timedelta(days))
+        .add_extension(x509.BasicConstraints(ca=name != "leaf", path_length=None), critical=True)
+    )
+    if ids:
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        of_signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+        builder = builder.add_extension(of_signer, critical=False)
+    return Made(builder.sign(signer, hashes.SHA256()), key)
+
+
 class Chain:
-    """A leaf, an intermediate authority and a root, each with its own days. It is not verified who signed them."""
+    """A leaf, an intermediate authority and a root, each with its own days."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._authority, self._issued = Authority(folder), dict[tuple[str, int], Path]()
 
     def issue(self, *, leaf: int, between: int = 300, root: int = 300) -> ssl.SSLContext:
-        pems = [self._of(name, each) for name, each in (("l", leaf), ("b", between), ("r", root))]
-        chain = self.folder / "chain.pem"
-        chain.write_text("".join(pem.read_text() for pem in pems))
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(chain, pems[0].with_suffix(".key"))
-        return context
+        top = made("root", root)
+        middle = made("between", between, by=top)
+        (self.folder / "root.pem").write_text(top.pem)
+        return self.served(made("leaf", leaf, by=middle), middle, top)
 
-    def _of(self, name: str, days: int) -> Path:
-        if (name, days) not in self._issued:
-            self._issued[name, days] = self._authority.issue(f"{name}{days}", days)
-        return self._issued[name, days]
+    def served(self, *certificates: Made) -> ssl.SSLContext:
+        chain, private = self.folder / "chain.pem", serialization.PrivateFormat.PKCS8
+        key = certificates[0].key.private_bytes(serialization.Encoding.PEM, private, serialization.NoEncryption())
+        chain.write_text(key.decode() + "".join(each.pem for each in certificates))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(chain)
+        return context
 
 
 class Listening:
@@ -104,13 +144,58 @@ def test_of_a_chain_the_first_to_end_counts(chain: Chain, held: ExitStack, short
     assert days(hello(listening(held, context).address).ends_at) == 5
 
 
+def test_a_certificate_that_is_not_of_the_path_to_an_authority_may_have_ended(chain: Chain, held: ExitStack) -> None:
+    """An authority whose key an older one had signed, as servers go on to send for years; whose end no client sees."""
+    old, new = made("old", -400), made("new", 300)
+    leaf, crossed = made("leaf", 60, by=new), made("new", -40, by=old, key=new.key)
+    for extra in ((old,), (crossed, new), (crossed, old, new), (new, crossed, old)):
+        shown = hello(listening(held, chain.served(leaf, *extra)).address)
+        assert days(shown.ends_at) == 60, extra
+    (chain.folder / "ca.pem").write_text(new.pem)
+    client = {"security.protocol": "SSL", "ssl.ca.location": str(chain.folder / "ca.pem")}
+    one = listening(held, chain.served(leaf, crossed, old))  # the authority itself is only at clients
+    listener = SecuredListener(Role.BROKER, "3", "REPLICATION", one.address)
+    assert days(certificates.look_at([listener], client)[listener].ends_at) == 60
+    for security in (from_client(client | {"ssl.endpoint.identification.algorithm": "none"}), without_login(client)):
+        peers = Peers()
+        with suppress(ConnectionRefused):
+            Dialer(security, peers)(one.address, response_seconds=0.1)
+        assert days(peers.at(one.address).certificate_expires_at) == 60
+
+
+def test_a_certificate_that_the_path_needs_counts_although_another_one_of_that_name_holds(
+    chain: Chain, held: ExitStack
+) -> None:
+    other, old = made("one", 300), made("one", -40)  # of another key
+    leaf = made("leaf", 60, by=old)
+    assert days(hello(listening(held, chain.served(leaf, other, old)).address).ends_at) == -40
+    (chain.folder / "ca.pem").write_text(old.pem)
+    client = {"security.protocol": "SSL", "ssl.ca.location": str(chain.folder / "ca.pem")}
+    listener = SecuredListener(Role.BROKER, "3", "A", listening(held, chain.served(leaf, other)).address)
+    assert days(certificates.look_at([listener], client)[listener].ends_at) == -40
+
+
+def test_two_authorities_that_signed_each_other_without_key_ids_end_the_search(chain: Chain, held: ExitStack) -> None:
+    a, b = made("a", 300), made("b", 200)
+    crossed = made("a", 100, by=b, key=a.key, ids=False), made("b", 90, by=a, key=b.key, ids=False)
+    assert (
+        days(hello(listening(held, chain.served(made("leaf", 250, by=a, ids=False), *crossed)).address).ends_at) == 90
+    )
+
+
+def test_of_our_own_certificate_only_what_signs_it_counts() -> None:
+    old, new = made("old", -400), made("new", 300)
+    own = made("leaf", 60, by=new).pem + made("new", -40, by=old, key=new.key).pem + new.pem + old.pem
+    assert days(Tls({"ssl.certificate.pem": own}, "t").expiries()["ssl.certificate.pem"]) == 60
+
+
 @pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_listener_that_wants_a_certificate_of_ours_has_shown_its_own(
     chain: Chain, held: ExitStack, newest: ssl.TLSVersion
 ) -> None:
     context = chain.issue(leaf=7)
     context.maximum_version, context.verify_mode = newest, ssl.CERT_REQUIRED
-    context.load_verify_locations(chain.folder / "r300.pem")
+    context.load_verify_locations(chain.folder / "root.pem")
     shown = hello(listening(held, context).address)
     assert (days(shown.ends_at), shown.why_unseen) == (7, "")
 
@@ -165,6 +250,26 @@ def test_the_listeners_of_the_log_are_watched_with_name_and_node_and_one_that_is
     assert lines == [line]
 
 
+def test_a_controller_that_was_removed_from_the_quorum_has_no_certificate_that_ends(
+    quorum: Any, chain: Chain, held: ExitStack
+) -> None:
+    """Its registration stays in the log, of Kafka before 4.4; while it is a member it is unseen."""
+    one, lines = listening(held, chain.issue(leaf=-1)), list[str]()
+    points = {("controller", 102): (at(one, "CONTROLLER"),)}
+    watch = ListenerWatch(settings_for(quorum), Peers(), report=lines.append, end_points=lambda: points)
+    watch.round()
+    assert len(watch.certificates.shown) == len(lines) == 1
+    one.listening.shutdown(socket.SHUT_RDWR)
+    one.listening.close()
+    quorum.voters, quorum.observers = {1: 0, 102: 0}, {}
+    watch.round()
+    assert watch.certificates.ended is not None
+    quorum.voters = {1: 0}
+    watch.round()
+    assert (watch.certificates.shown, watch.certificates.ended) == ({}, None)
+    assert len(lines) == 1
+
+
 def test_the_end_is_reported_once_with_the_advice_and_a_renewed_one_ends_it(
     quorum: Any, chain: Chain, held: ExitStack
 ) -> None:
@@ -211,7 +316,9 @@ def test_a_listener_whose_certificate_holds_for_long_is_looked_at_seldom_and_oth
 ) -> None:
     looked: list[str] = []
     hello_now = certificates.hello
-    monkeypatch.setattr(certificates, "hello", lambda address: (looked.append(str(address)), hello_now(address))[1])
+    monkeypatch.setattr(
+        certificates, "hello", lambda address, *context: (looked.append(str(address)), hello_now(address, *context))[1]
+    )
     long, soon = listening(held, chain.issue(leaf=300)), listening(held, chain.issue(leaf=1))
     points = {("broker", 3): (at(long, "A"), at(soon, "B"), EndPoint("C", "127.0.0.1", 1, 1))}
     watch = ListenerWatch(settings_for(quorum), Peers(), report=print, end_points=lambda: points)

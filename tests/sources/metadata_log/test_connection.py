@@ -11,8 +11,12 @@ import ssl
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -140,12 +144,21 @@ class TokenServer:
 TOKENS = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
 
 
-def test_a_token_logs_in_and_a_wrong_one_is_one_sentence_without_it(quorum: Any, address: Address) -> None:
+def test_a_token_logs_in_and_a_wrong_one_is_one_sentence_without_it(
+    quorum: Any, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
     quorum.login = TokenServer
     assert ask(Connection(address, from_client({**TOKENS, COMMAND: "echo abc"}))) == "4L6g3nShT-eMCtK--X86sw"
     with pytest.raises(ServiceRefused, match=r"refuses the token: invalid_token; check sasl\.oauthbearer") as refusal:
         Connection(address, from_client({**TOKENS, COMMAND: "printf %s%s xy z"}))
     assert "xyz" not in str(refusal.value)
+    security, monotonic = from_client({**TOKENS, COMMAND: "echo xyz"}), partial(next, count(10, 10))
+    monkeypatch.setattr("streaming.sources.protocol.tokens.time", SimpleNamespace(time=time.time, monotonic=monotonic))
+    assert security.tokens is not None
+    old = security.tokens.current()
+    with pytest.raises(ServiceRefused):
+        Connection(address, security)
+    assert security.tokens.current() is not old
 
 
 def test_a_mechanism_that_is_lacking_is_refused(quorum: Any, address: Address, monkeypatch: pytest.MonkeyPatch) -> None:

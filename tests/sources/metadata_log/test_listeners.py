@@ -24,7 +24,8 @@ from streaming.sources.collector import listener_watch, listeners
 from streaming.sources.collector.listener_watch import ListenerWatch, ThrottleWatch
 from streaming.sources.collector.listeners import Listener, Role
 from streaming.sources.protocol.addresses import MAX_PEERS, Address, Peers
-from streaming.sources.protocol.tls import Tls, expires_at, expiries_in
+from streaming.sources.protocol.certificate_chains import certificate_of, last_end
+from streaming.sources.protocol.tls import Tls
 from tests.sources.metadata_log.conftest import FIXTURES
 
 DAY = 86_400
@@ -106,7 +107,7 @@ def test_the_exposition_of_connections_is_the_golden_one(golden: Callable[[str, 
 @pytest.mark.parametrize("days", [1, 400, 9_000, 30_000, 2_000_000])  # from 2050 on the time has another format
 def test_the_end_of_a_certificate_is_what_openssl_says(authority: Authority, days: int) -> None:
     pem = authority.issue("a", days)
-    assert expiries_in(f"text before\n{pem.read_text()}{pem.read_text()}") == [authority.end(pem)] * 2
+    assert last_end(f"text before\n{pem.read_text()}{pem.read_text()}") == authority.end(pem)
 
 
 def element(tag: int, *content: bytes) -> bytes:
@@ -119,15 +120,15 @@ def element(tag: int, *content: bytes) -> bytes:
 def test_two_digits_are_of_a_year_from_1950_on(tag: int, end: str, year: int) -> None:
     """RFC 5280, 4.1.2.5.1."""
     validity = element(0x30, element(23, b"490101000000Z"), element(tag, f"{end}000000Z".encode()))
-    certificate = element(0x30, element(0x30, element(2, b"\1"), element(0x30), element(0x30), validity))
-    assert time.gmtime(expires_at(certificate)).tm_year == year
+    certificate = element(0x30, element(0x30, element(2, b"\1"), element(0x30), element(0x30), validity, element(0x30)))
+    assert time.gmtime(certificate_of(certificate).validity.ends_at).tm_year == year
 
 
 def test_a_certificate_that_is_cut_off_anywhere_is_none(authority: Authority) -> None:
     der = ssl.PEM_cert_to_DER_cert(authority.issue("a", 9).read_text())
     for size in range(len(der)):
         with pytest.raises(ValueError, match="certificate"):
-            expires_at(der[:size])
+            certificate_of(der[:size])
 
 
 def test_of_authorities_the_last_counts_and_of_our_own_chain_the_first(authority: Authority) -> None:

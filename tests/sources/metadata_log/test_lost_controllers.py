@@ -86,3 +86,25 @@ def test_doctor_names_a_voter_whose_directory_is_gone(quorum: Any) -> None:
     assert warning[1].startswith(
         "the directory AAAAAAAAAAAAAAAAAAAAAw of voter 3 is gone: it runs with AAAAAAAAAAAAAAA"
     )
+
+
+@pytest.mark.parametrize(
+    ("api_keys", "is_crossed", "sentence"),
+    [
+        ({32: 4}, True, "the address of controller 1, {at}, leads to another one"),
+        ({32: 4}, False, "controller 1 at {at} leads no longer, and no other one leads so far"),
+        ({}, False, "controller 1 at {at} leads no longer, and no other one leads so far, or its address leads to ano"),
+    ],
+)
+def test_a_leader_that_resigns_is_not_taken_for_an_address_that_leads_to_another_one(
+    quorum: Any, api_keys: dict[int, int], *, is_crossed: bool, sentence: str
+) -> None:
+    """Until the next election one that stops, or was removed, names itself, as every other one does (as 4.3.1)."""
+    quorum.append(*FRAMES)
+    quorum.versions = api_keys
+    node = quorum.nodes[1]
+    if is_crossed:
+        node.node_id = 2
+    quorum.fetch_error = 6
+    said = refusal(quorum, 1)
+    assert said.startswith(f"no controller serves the metadata log: {sentence.format(at=f'127.0.0.1:{node.port}')}")

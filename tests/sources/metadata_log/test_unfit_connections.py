@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,13 +23,16 @@ from streaming.contracts.identifiers import BrokerId, ClusterId
 from streaming.errors import ConnectionRefused
 from streaming.sources.collector.listener_watch import ListenerWatch
 from streaming.sources.collector.listeners import Listener, NotAsked, ask_all
+from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses
+from streaming.sources.metadata_log.tail import Tail
 from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met
 from streaming.sources.polling.view import ClusterView
 from streaming.sources.polling.watching.watch import Watch
+from streaming.sources.protocol import connection
 from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import Connection, ServiceRefused, dialer
 from streaming.sources.protocol.identity import Role
-from streaming.sources.protocol.security import Security, from_client
+from streaming.sources.protocol.security import Security, from_client, without_login
 from streaming.sources.protocol.sockets import Failure, NoAnswer
 from streaming.sources.protocol.tls import distrust
 from tests.sources.metadata_log.test_certificates import Listening
@@ -124,6 +128,46 @@ def test_a_broker_with_which_tls_fails_is_neither_gone_nor_asked_ten_times_a_sec
     watch.close()
     assert {each.how for each in mets} == {Meeting.WRONG_NODE}
     assert listener.connections == 1
+
+
+def test_controllers_with_which_tls_fails_are_asked_once_in_a_while_by_the_tail(
+    authority: Authority, served: Serving
+) -> None:
+    controllers = {node: served(authority.served(authority.issue("own", 3))) for node in (101, 102)}
+    at = ControllerAddresses(by_node={node: each.address for node, each in controllers.items()})
+    broker = served(authority.served(authority.issue("own", 3)))
+    dial, refused = dialer(from_client({"security.protocol": "SSL"})), set[str]()
+    tail = Tail(Bootstrap((broker.address,), dial, at), dial, cluster_id=ClusterId("c"), pause=lambda _: None)
+    for _ in range(20):
+        try:
+            tail.poll()
+        except ConnectionRefused as refusal:
+            refused.add(str(refusal))
+    assert [each.connections for each in (*controllers.values(), broker)] == [1, 1, 1]
+    (sentence,) = refused
+    assert "is not trusted here" in sentence
+
+
+def test_who_does_not_let_us_in_is_asked_again_after_a_while_and_at_once_with_other_keys(
+    authority: Authority, served: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = authority.issue("own", 3)
+    listener = served(authority.served(own))
+    dial, other = dialer(from_client({"security.protocol": "SSL"})), dialer(without_login(trusting(own)))
+
+    def is_refused() -> bool:
+        with suppress(NoAnswer):
+            return bool(dial(listener.address, response_seconds=1.0))
+        return True
+
+    assert is_refused()
+    with pytest.raises(ConnectionRefused):  # it speaks TLS, and then no Kafka
+        other(listener.address, response_seconds=0.1)
+    assert is_refused()
+    assert listener.connections == 2
+    monkeypatch.setattr(connection, "time", SimpleNamespace(**vars(time) | {"monotonic": lambda: time.monotonic() + 6}))
+    assert is_refused()
+    assert listener.connections == 3
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from streaming.contracts.identifiers import Micros
 from streaming.errors import ConnectionRefused
 from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met
+from streaming.sources.protocol.connection import TURNED_AWAY_SECONDS
 from streaming.sources.protocol.sockets import Failure, NoAnswer
 from streaming.sources.protocol.unwaited import Exchange, is_closed
 from streaming.sources.source import monotonic
@@ -31,7 +32,7 @@ SECOND_CONNECTION_AFTER: Final = 2 * SECOND
 """So long an open connection is silent before another one is tried."""
 _ANOTHER_AFTER: Final = 10 * SECOND  # and then again: the broker may have been started again elsewhere
 _AGAIN_AFTER: Final = 100_000  # a connection that could not be opened is not tried at once, whatever is asked
-_WRONG_AGAIN_AFTER: Final = 5 * SECOND
+_WRONG_AGAIN_AFTER: Final = round(TURNED_AWAY_SECONDS * SECOND)
 _PROVEN_AGAIN_AFTER: Final = 10 * SECOND
 _METS: Final = {
     Failure.REFUSED: Meeting.REFUSED,
