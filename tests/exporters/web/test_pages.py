@@ -532,3 +532,42 @@ def test_of_a_cluster_that_is_not_observed_nothing_is_well(tables: Tables) -> No
                 assert "\u2714" not in page.text.replace("is back (\u2714)", ""), path
         assert "Brokers when last observed" in get(address, links.cluster("main")).text
         assert "open when last observed" in get(address, links.incident("main-4")).text
+
+
+def test_a_rebuilt_cluster_leads_in_the_past_to_the_one_that_had_its_name(tables: Tables) -> None:
+    now = micros_now()
+    old, new = Rows(cluster_id="id-of-old"), Rows(cluster_id="id-of-new")
+    for rows, seconds, isr in ((old, 300, [1, 4]), (old, 280, [1]), (new, 60, [1, 4]), (new, 30, [1, 4])):
+        at = now - seconds * SECOND
+        state = rows.state([1, 4], isr, 1, change_number=seconds)
+        brokers = rows.broker(1, at), rows.broker(4, at)
+        tables.commit(rows.cluster_row(at), *brokers, rows.partition("orders", 0, state, at), rows.source(at))
+    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
+        wait_until(lambda: b"main" in ask(address, "/")[2])
+        for seconds, cluster_id in ((270, "id-of-old"), (45, "id-of-new")):
+            at = now - seconds * SECOND
+            fleet = get(address, links.fleet(at))
+            assert [each for each in fleet.links if "clusters/main" in each] == [f".{links.cluster('main', at)}"]
+            for path in (links.cluster("main", at), links.broker("main", 1, at), links.topic("main", "orders", at)):
+                assert get(address, path).of("h1"), path
+            assert cluster_id in get(address, links.cluster("main", at)).of("dd")
+        ways = {relation for _, relation in get(address, links.cluster("main", now - 280 * SECOND)).related}
+        assert "prev" in ways, "the changes are those of the cluster that is shown"
+
+
+def test_a_cluster_that_is_not_observed_any_more_is_shown_in_the_past_as_the_fleet_shows_it(tables: Tables) -> None:
+    now, gone, other = micros_now(), Rows(cluster_id="id-of-gone", cluster="gone"), Rows()
+    for rows, seconds in ((gone, 900), (gone, 600), (other, 590), (other, 5)):
+        at = now - seconds * SECOND
+        state = rows.state([1, 4], [1, 4], 1, change_number=seconds)
+        tables.commit(rows.cluster_row(at), rows.broker(1, at), rows.partition("orders", 0, state, at), rows.source(at))
+    with served(tables.directory, SETTINGS) as address:
+        wait_until(lambda: b"gone" in ask(address, "/")[2])
+        at = now - 300 * SECOND
+        assert f".{links.cluster('gone', at)}" in get(address, links.fleet(at)).links
+        page = get(address, links.cluster("gone", at))
+        assert page.of("title") == ["? gone: unknown: its data is too old to say anything about now - isrwatch"]
+        assert "data age5 min" in page.text
+        assert {relation for _, relation in page.related} >= {"prev", "now"}
+        refused = get(address, links.cluster("gone", now + 60 * SECOND), 404)
+        assert "nothing is recorded of" in refused.text
