@@ -130,7 +130,7 @@ class Past:
         self._clock, self._present = clock, present
         self._states = BaseSnapshots(tables)
         self._lock = threading.Lock()
-        self._oldest: tuple[DeltaTable, int | None] | None = None  # of the table as it was opened
+        self._oldest: tuple[tuple[DeltaTable, int], int | None] | None = None  # of the table at a version
         self._changes = KeptTable(tables, PARTITION_CHANGES)
         self._clusters = KeptTable(tables, CLUSTER_STATE_TABLE, "cluster_id, primary_watermark")
         self._conditions = KeptTable(tables, CONDITIONS, quoted(Spell._fields))
@@ -182,7 +182,7 @@ class Past:
             self._check(at, shown)
             if shown is not None and at > shown[1] - _JUST_NOW:
                 table = self._opened(is_urgent=True)
-            draft, version = self._states.at(table, at, clusters)
+            draft, version = self._states.at(self._changes, table, at, clusters)
             later = [each for each, until in newest.items() if until > at and (clusters is None or each in clusters)]
             blind = _blind_since(self._states.copies, table, at, later)
             for cluster in draft.every_cluster():
@@ -261,12 +261,14 @@ class Past:
         """
         reports = self._newest_reports()
         if not reports or (self._present is None and (at is None or at > max(reports.values()))):
-            clusters_table = self._clusters.opened()
-            after = BEFORE_FIRST if clusters_table is None else as_of_version(clusters_table)
+            self._clusters.opened()
+            written = self._clusters.transaction(PARTITION_CHANGES.name)
+            after = BEFORE_FIRST if written is None else written
             near = self._states.copies.holding(table, {"version": ColumnBounds(lowest=after + 1)})
             reports |= _later_reports(near, after)
-        if self._oldest is None or self._oldest[0] is not table:
-            self._oldest = table, _oldest(table)
+        opened = table, int(table.version())
+        if self._oldest is None or self._oldest[0] != opened:
+            self._oldest = opened, _oldest(table, self._changes.transaction(EXPIRED))
         first = self._oldest[1]
         if not reports or first is None:
             return None, {}
@@ -306,8 +308,8 @@ def _read_kept(table: KeptTable) -> None:
         table.read()
 
 
-def _oldest(table: DeltaTable) -> int | None:
-    """Return the oldest moment whose state the rows still give, by the statistics of their files."""
+def _oldest(table: DeltaTable, days: int | None) -> int | None:
+    """Return the oldest moment whose state the rows still give: by the statistics of their files, and expired days."""
     files, column = pa.table(table.get_add_actions(flatten=True)), "min.occurred_not_after"
     if not files.num_rows:
         return None
@@ -316,7 +318,6 @@ def _oldest(table: DeltaTable) -> int | None:
     else:
         moment = f"min({_MICROS.format('occurred_not_after')}) AS moment"
         first = query(table, f"SELECT {moment} FROM rows")["moment"][0].as_py()  # noqa: S608 - our own columns
-    days = table.transaction_version(EXPIRED)
     return None if first is None else max(first, 0 if days is None else int(days) * _DAY)
 
 
