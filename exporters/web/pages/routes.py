@@ -230,7 +230,7 @@ class PageRoutes:
         if not given:
             return inputs
         at = _moment(given, inputs)
-        scope, begin = self._scope(inputs, target)
+        scope, begin = self._scope(replace(inputs, past=PastMoment(at)), target)
         try:
             if target.kind is PageKind.INCIDENTS:
                 snapshot = self._names_alone(at, inputs)

@@ -214,6 +214,8 @@ def test_changes_next_to_a_moment_are_walked_through(trouble: str) -> None:
         ("999999d", 400, "cannot read the time '999999d'"),
         ("<b>", 400, "cannot read the time '<b>'"),
         ("1s&at=2s", 400, "at is given 2 times; give it once"),
+        ("9999-12-31T23:59:59-14:00", 400, "cannot read the time"),
+        ("2126-01-01T10:00:00+02:00", 404, "nothing is recorded of 2126-01-01T08:00:00.000Z"),
     ],
 )
 def test_a_moment_that_cannot_be_shown_is_refused_with_those_that_can(
@@ -446,7 +448,7 @@ def test_a_cluster_is_found_by_its_id_and_by_a_former_name(trouble: str, tables:
         assert get(address, links.cluster("former/name")).of("h1") == ["main"]
         assert get(address, links.incident("main-1")).of("h1") == ["Incident former/name-1"]
         assert "slow_follower in a test" in get(address, links.incidents(cluster_name="main")).text
-        assert "No incident fits" in get(address, links.incidents(cluster_name="other")).text
+        assert "there is no cluster 'other'" in get(address, links.incidents(cluster_name="other"), 404).text
 
 
 def test_what_cannot_be_read_is_said_and_never_taken_for_nothing(tmp_path: Path) -> None:
@@ -532,6 +534,31 @@ def test_of_a_cluster_that_is_not_observed_nothing_is_well(tables: Tables) -> No
                 assert "\u2714" not in page.text.replace("is back (\u2714)", ""), path
         assert "Brokers when last observed" in get(address, links.cluster("main")).text
         assert "open when last observed" in get(address, links.incident("main-4")).text
+
+
+def test_an_id_leads_to_its_incident_as_it_was_typed_and_stays_in_the_past(tables: Tables, rows: Rows) -> None:
+    now = micros_now()
+    for seconds in (300, 10):
+        at = now - seconds * SECOND
+        tables.commit(rows.cluster_row(at), rows.broker(1, at), rows.source(at))
+    opened = now - 200 * SECOND
+    part = {"short_id": "main-1", "merged_into": "loss:b", "closed_at": opened, "carried": None}
+    tables.put(
+        "incidents",
+        rows.incident("loss:a", "broker_loss", opened, **part),
+        rows.incident("loss:b", "isr_shrink", opened, short_id="main-2"),
+        as_of=1,
+    )
+    with served(tables.directory, SETTINGS) as address:
+        wait_until(lambda: b"main" in ask(address, "/")[2])
+        at = now - 100 * SECOND
+        for any_id in ("main-1", "main-2", "MAIN-2", "main-2%20", "loss:a"):
+            assert get(address, f"/incidents/{any_id}").of("h1") == ["Incident main-2"]
+            then = get(address, f"/incidents/{any_id}?at={links.moment_text(at)}")
+            assert "now" in {relation for _, relation in then.related}, f"{any_id} at a moment is no page of now"
+        assert get(address, "/incidents/main-3", 404).of("h1") == ["Not shown"]
+        assert "there is no cluster 'mian'" in get(address, "/incidents?cluster=mian", 404).text
+        assert get(address, "/incidents?cluster=ma*").of("h1") == ["Incidents of ma*"]
 
 
 def test_a_rebuilt_cluster_leads_in_the_past_to_the_one_that_had_its_name(tables: Tables) -> None:
