@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.answers.answer import ServerRefused
 from exporters.read_model.cluster_health import ClusterHealth, HealthAnswer, HealthStatus
@@ -20,9 +20,29 @@ _UNHEALTHY: Final = 503
 _WORST_FIRST: Final = (HealthStatus.UNHEALTHY, HealthStatus.UNKNOWN, HealthStatus.HEALTHY)
 
 
+class ServedHealth(NamedTuple):
+    """Health as a server judges it.
+
+    Attributes:
+        health: of the clusters that were chosen.
+        unreadable: tables that the server cannot read, each with the reason.
+        missing: patterns that fit no cluster.
+        names: of all clusters.
+        now: the clock of the server, UTC microseconds.
+        read_at: the moment that was judged, UTC microseconds; of the present when the server last read the tables.
+    """
+
+    health: HealthAnswer
+    unreadable: dict[str, str]
+    missing: tuple[str, ...]
+    names: tuple[str, ...]
+    now: int
+    read_at: int
+
+
 def served_health(
-    server: Server, clusters: Sequence[str], basis: HealthBasis, max_age: float | None
-) -> tuple[HealthAnswer, dict[str, str], tuple[str, ...], tuple[str, ...], int]:
+    server: Server, clusters: Sequence[str], basis: HealthBasis, max_age: float | None, at: str | None = None
+) -> ServedHealth:
     """Ask a server for the health of clusters.
 
     Args:
@@ -30,10 +50,7 @@ def served_health(
         clusters: patterns of names or ids; none choose all.
         basis: what the answer must rest on; ``newer_than`` by the clock of the server.
         max_age: older data is unknown, in seconds; None is the ``export.stale_after`` of the server.
-
-    Returns:
-        the health; the tables that the server cannot read; the patterns that fit nothing; the names of all clusters;
-        the time by the clock of the server, UTC microseconds.
+        at: a moment of the past, as a user writes it; None is the present.
 
     Raises:
         ServerRefused: the server does not answer with health.
@@ -43,10 +60,14 @@ def served_health(
     parameters += [("allow_planned", "true")] if basis.allows_planned else []
     parameters += [("newer_than", str(basis.newer_than))] if basis.newer_than is not None else []
     parameters += [] if max_age is None else [("max_age", str(max_age))]
+    if at is not None:  # only the server knows which name a cluster had then
+        parameters += [("at", at), *(("cluster", each) for each in clusters)]
+        clusters = ()
     document = server.document("health", parameters, frozenset({_UNHEALTHY}))
     try:
         judged = [_cluster_of(each) for each in document["clusters"]]
         unreadable, now = dict(document["unreadable_tables"]), int(document["now"])
+        read_at = int(document["read_at"])
     except (KeyError, TypeError, ValueError) as error:
         raise ServerRefused(f"{server.url} answers what this version does not understand: {error!r}") from None
     chosen = patterns_of(*clusters)
@@ -55,7 +76,8 @@ def served_health(
     missing = (each for each in clusters if not is_exclusion(each) and not any(patterns_of(each)(*key) for key in keys))
     statuses = {each.status for each in selected} | ({HealthStatus.UNKNOWN} if not selected else set())
     worst = next(status for status in _WORST_FIRST if status in statuses)
-    return HealthAnswer(worst, selected), unreadable, tuple(missing), tuple(each.cluster for each in judged), now
+    names = tuple(each.cluster for each in judged)
+    return ServedHealth(HealthAnswer(worst, selected), unreadable, tuple(missing), names, now, read_at)
 
 
 def _cluster_of(document: Mapping[str, Any]) -> ClusterHealth:

@@ -6,14 +6,26 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Question, Row, Sentence, Tone, refuse_unknown
+from exporters.answers.answer import (
+    Answer,
+    AsOf,
+    ClusterFreshness,
+    Question,
+    Row,
+    Sentence,
+    Tone,
+    UnknownName,
+    refuse_unknown,
+)
 from exporters.metrics.sample_ages import oldest_ages
-from exporters.read_model.cluster_names import clusters_by_name
+from exporters.read_model.cluster_names import clusters_by_name, selected_then
+from exporters.read_model.incident_archive import read_names
 from exporters.read_model.past import Past
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.times import SECOND, Version, read_moment
 from exporters.read_model.versions import checked_version
 from streaming.cluster_settings import each_cluster
+from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
     CLUSTER_STATE_TABLE,
@@ -281,27 +293,46 @@ def opened(tables: Tables, question: Question) -> Inquiry:
     Raises:
         ConfigurationError: a pattern of a cluster fits none, or the moment cannot be shown.
     """
-    errors, moment = dict(tables.unreadable), None
+    errors, moment = {} if question.at is not None else dict(tables.unreadable), None
     if question.at is not None:
         snapshot, moment = _past(tables, question.at, errors)
+        chosen = _chosen_then(tables, snapshot, question.clusters)
     else:
         snapshot = _present(tables.folder, errors) if tables.snapshot is None else tables.snapshot
+        chosen = _chosen_now(snapshot, question.clusters)
+    then = tables.now if moment is None else moment.moment
+    clusters = [(each, _freshness(each, then, tables.limits.stale_after)) for each in chosen]
+    unreadable = {name: why for name, why in errors.items() if name in _STATE}
+    return Inquiry(
+        question=question, tables=tables, as_of=moment, clusters=clusters, unreadable=unreadable, errors=errors
+    )
+
+
+def _chosen_now(snapshot: ReplicationSnapshot, patterns: tuple[str, ...]) -> list[ClusterSnapshot]:
     shown = sorted(clusters_by_name(snapshot).values(), key=lambda each: each.name)
     names = {  # two clusters that have one name are shown with their ids, and are chosen by the name as well
         each.cluster.cluster_id: (each.name, snapshot.clusters[each.cluster.cluster_id].name, each.cluster.cluster_id)
         for each in shown
     }
-    refuse_unknown(question.clusters, (name for each in names.values() for name in each), "cluster")
-    chosen, then = patterns_of(*question.clusters), tables.now if moment is None else moment.moment
-    clusters = [
-        (each, _freshness(each, then, tables.limits.stale_after))
-        for each in shown
-        if chosen(*names[each.cluster.cluster_id])
-    ]
-    unreadable = {name: why for name, why in errors.items() if name in _STATE}
-    return Inquiry(
-        question=question, tables=tables, as_of=moment, clusters=clusters, unreadable=unreadable, errors=errors
-    )
+    refuse_unknown(patterns, (name for each in names.values() for name in each), "cluster")
+    chosen = patterns_of(*patterns)
+    return [each for each in shown if chosen(*names[each.cluster.cluster_id])]
+
+
+def _chosen_then(tables: Tables, then: ReplicationSnapshot, patterns: tuple[str, ...]) -> list[ClusterSnapshot]:
+    now = names_of_now(tables.folder, tables.snapshot) if patterns else {}
+    selected = selected_then(then, now, patterns)
+    refuse_unknown(selected.unknown, clusters_by_name(then), "cluster")
+    if selected.not_yet:
+        raise UnknownName(f"cluster {min(selected.not_yet.values())} had not been observed by then")
+    return [each for _, each in sorted(selected.clusters.items())]
+
+
+def names_of_now(tables: Place, snapshot: ReplicationSnapshot | None = None) -> dict[ClusterId, str]:
+    """Return the name that each cluster is shown under now, by its id; without a snapshot the one in the tables."""
+    if snapshot is None:
+        return {ClusterId(key): name for key, name in read_names(tables).items()}
+    return {each.cluster.cluster_id: name for name, each in clusters_by_name(snapshot).items()}
 
 
 def _past(tables: Tables, at: str, errors: dict[str, str]) -> tuple[ReplicationSnapshot, AsOf]:

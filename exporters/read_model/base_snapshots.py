@@ -111,10 +111,13 @@ class _Following(NamedTuple):
 
     def after(self, rows: pa.Table) -> pa.Table:
         """Return the rows that its state does not replace: what was committed later may have occurred before."""
-        if not self.newest.num_rows or not rows.num_rows:
+        if not rows.num_rows:
+            return rows
+        newest = self.newest.filter(pc.greater_equal(self.newest["version"], pc.min(rows["version"])))
+        if not newest.num_rows:  # as mostly: a state of 100,000 partitions need not be joined
             return rows
         keyed = numbered(_without_nulls(rows.select([*_KEY, *_PLACE])), [*_KEY, *_PLACE])
-        both = keyed.join(self.newest, _KEY, right_suffix="_of_state")
+        both = keyed.join(newest, _KEY, right_suffix="_of_state")
         version, ordinal = (f"{name}_of_state" for name in _PLACE)
         is_same_version = pc.equal(both["version"], both[version])
         is_older = pc.or_(
@@ -138,11 +141,14 @@ class BaseSnapshots:
         self.copies = FileCopies(tables / PARTITION_CHANGES.name)
         self._damaged: set[str] = set()
 
-    def at(self, changes: DeltaTable, at: int, clusters: Collection[str] | None) -> tuple[SnapshotDraft, int]:
+    def at(
+        self, kept: KeptTable, changes: DeltaTable, at: int, clusters: Collection[str] | None
+    ) -> tuple[SnapshotDraft, int]:
         """Return the state at a moment, and the newest version that it has a change of.
 
         Args:
-            changes: the change log.
+            kept: the change log.
+            changes: the same as it was opened last.
             at: UTC microseconds.
             clusters: ids; None: all.
 
@@ -151,7 +157,7 @@ class BaseSnapshots:
         """
         chosen = None if clusters is None else frozenset(clusters)
         begin = self._begin(int(changes.version()), at, chosen)
-        is_counted = begin.version > BEFORE_FIRST or changes.transaction_version(EXPIRED_VERSION) is None
+        is_counted = begin.version > BEFORE_FIRST or kept.transaction(EXPIRED_VERSION) is None
         held = self._followed(changes, begin, at, chosen)
         moment = pa.scalar(at, held.rows.schema.field("occurred_not_after").type)
         rows = held.rows.filter(pc.less_equal(held.rows["occurred_not_after"], moment))

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.read_model.cluster_samples import member_of
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from exporters.read_model.snapshot import ClusterSnapshot
     from streaming.contracts.conditions import Spell
+    from streaming.contracts.identifiers import ClusterId
     from streaming.contracts.state import PartitionState
 
 RESTS_ON: Final = tuple(table.name for table in (PARTITION_CHANGES, SOURCE_PROGRESS, CONDITIONS, SAMPLED_CONDITIONS))
@@ -99,7 +101,11 @@ class HealthAnswer(NamedTuple):
 
 
 def health_of(
-    clusters: Mapping[str, ClusterSnapshot], unreadable: Mapping[str, str], now: int, basis: HealthBasis
+    clusters: Mapping[str, ClusterSnapshot],
+    unreadable: Mapping[str, str],
+    now: int,
+    basis: HealthBasis,
+    not_yet: Mapping[ClusterId, str] = MappingProxyType({}),
 ) -> HealthAnswer:
     """Judge clusters.
 
@@ -108,8 +114,12 @@ def health_of(
         unreadable: tables that cannot be read, each with the reason.
         now: UTC microseconds; ages are measured from it.
         basis: what the answer must rest on.
+        not_yet: names by id of those that are asked about and had not been observed by then.
     """
-    judged = tuple(_judged(cluster, unreadable, now, basis) for _, cluster in sorted(clusters.items()))
+    judged = (
+        *(_judged(cluster, unreadable, now, basis) for _, cluster in sorted(clusters.items())),
+        *(_not_yet_observed(cluster_id, name) for cluster_id, name in sorted(not_yet.items())),
+    )
     statuses = {each.status for each in judged}
     if HealthStatus.UNHEALTHY in statuses:
         return HealthAnswer(HealthStatus.UNHEALTHY, judged)
@@ -128,6 +138,12 @@ def document_of(health: HealthAnswer, basis: HealthBasis) -> dict[str, Any]:
             for each in health.clusters
         ],
     }
+
+
+def _not_yet_observed(cluster_id: ClusterId, name: str) -> ClusterHealth:
+    """Return the health of a cluster that had not been observed at a moment of the past."""
+    reasons = tuple(reason_of(Condition.NO_DATA, [name], str))
+    return ClusterHealth(cluster_id, name, HealthStatus.UNKNOWN, None, None, reasons)
 
 
 def reasons_of(

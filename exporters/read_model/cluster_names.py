@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.name_patterns import is_exclusion, patterns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
+    from streaming.contracts.identifiers import ClusterId
 
 OBSERVED_TOGETHER: Final = 60_000_000
 """Microseconds: clusters of one name whose newest times differ by less are all observed now."""
@@ -40,6 +41,46 @@ def selected_clusters(
     selected = {name: shown[name] for name, cluster_id in keys if chosen(name, cluster_id)}
     unknown = (each for each in asked if not is_exclusion(each) and not any(patterns_of(each)(*key) for key in keys))
     return selected, sorted(unknown)
+
+
+class SelectedThen(NamedTuple):
+    """Clusters that patterns choose at a moment of the past.
+
+    Attributes:
+        clusters: those that had been observed by then, by their names of then.
+        not_yet: the names that the others have now, by id; empty without patterns: those were not there.
+        unknown: the patterns that fit no cluster, now or then.
+    """
+
+    clusters: dict[str, ClusterSnapshot]
+    not_yet: dict[ClusterId, str]
+    unknown: list[str]
+
+
+def selected_then(then: ReplicationSnapshot, now: Mapping[ClusterId, str], patterns: Iterable[str]) -> SelectedThen:
+    """Choose clusters of a state of the past by their id, the name that they had then, or the one that they have now.
+
+    A name that another cluster has taken over since is that of the one that had it then, if both fit.
+
+    Args:
+        then: the state.
+        now: the names that clusters have now, by id.
+        patterns: without any, all are chosen.
+    """
+    asked, shown = sorted(frozenset(patterns)), clusters_by_name(then)
+    chosen = patterns_of(*asked)
+    keys = {
+        key: (key, name, then.clusters[key].name, now.get(key, name))
+        for name, key in ((name, each.cluster.cluster_id) for name, each in shown.items())
+    }
+    had = {each.name for each in then.clusters.values()}
+    later = {key: (key, name) for key, name in now.items() if key not in then.clusters and name not in had}
+    every = [*keys.values(), *later.values()]
+    return SelectedThen(
+        {name: each for name, each in shown.items() if chosen(*keys[each.cluster.cluster_id])},
+        {key: now[key] for key, names in later.items() if asked and chosen(*names)},
+        [each for each in asked if not is_exclusion(each) and not any(patterns_of(each)(*names) for names in every)],
+    )
 
 
 def _observed_now(of_one_name: Sequence[ClusterSnapshot]) -> Iterable[ClusterSnapshot]:

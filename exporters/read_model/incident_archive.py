@@ -294,6 +294,9 @@ def one_of(rows: Sequence[Row], any_id: str, names: Mapping[str, str]) -> Row:
     findable = {each: findable_names(used[each], names.get(each), others_names(each, every)) for each in used}
     matching = [row for row in rows if any_id in ids_of(row, findable[row["cluster_id"]])]
     matching = matching or [row for row in rows if row["incident_id"].startswith(any_id)]
+    if not matching:  # as it was copied or typed
+        typed = any_id.strip().casefold()
+        matching = [row for row in rows if typed in map(str.casefold, ids_of(row, findable[row["cluster_id"]]))]
     merges = Merges(rows)
     standing = {merges.standing(row["incident_id"]) for row in matching}
     if len(standing) != 1:

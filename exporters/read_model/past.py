@@ -9,8 +9,8 @@
 # - Up to when a cluster is known then: to the moment itself, because its source has reported later; but within a time
 #   that no source observed only to its begin. Rows of the cluster name such a time (``sight_until``) once it is over.
 #   So durations end where they must, and a blind time looks stale on a page of the past as it did.
-# - Moments later than the newest report of all clusters that are asked for are refused, and those before the oldest
-#   history. A cluster that was blind or not there at the time is shown so, or is absent.
+# - Moments later than the newest report of any cluster are refused, and those before the oldest history. A cluster
+#   that was blind or not there at the time is shown so, or is absent.
 # - Spells have their times, so what was raised then is derived by the rules of today. Incidents that were open then
 #   have the sentences of today. Samples and lags have no history: they are absent.
 # - How often brokers were removed from ISRs is counted on from a base; without one it is unknown once history expired.
@@ -49,7 +49,7 @@ from streaming.contracts.tables import (
 from streaming.delta.changes.history import EXPIRED
 from streaming.delta.log.cluster_files import of_clusters
 from streaming.delta.log.copies import ColumnBounds, FileCopies
-from streaming.delta.log.queries import ALL, columns_of, open_ours, query, quoted, select, where_in
+from streaming.delta.log.queries import columns_of, open_ours, query, quoted, select, where_in
 from streaming.delta.log.storage import open_table
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.state import as_of_version
@@ -130,7 +130,7 @@ class Past:
         self._clock, self._present = clock, present
         self._states = BaseSnapshots(tables)
         self._lock = threading.Lock()
-        self._oldest: tuple[DeltaTable, int | None] | None = None  # of the table as it was opened
+        self._oldest: tuple[tuple[DeltaTable, int], int | None] | None = None  # of the table at a version
         self._changes = KeptTable(tables, PARTITION_CHANGES)
         self._clusters = KeptTable(tables, CLUSTER_STATE_TABLE, "cluster_id, primary_watermark")
         self._conditions = KeptTable(tables, CONDITIONS, quoted(Spell._fields))
@@ -141,25 +141,25 @@ class Past:
         if present is None:
             self._kept.append(self._clusters)
 
-    def range(self, clusters: Collection[str] | None = None) -> tuple[int, int] | None:
-        """Return the oldest and the newest moment that can be shown of some clusters or of all; None before any.
+    def range(self) -> tuple[int, int] | None:
+        """Return the oldest and the newest moment that can be shown; None before any.
 
         Raises:
             TableUnreadable: a table cannot be read.
         """
         with self._lock:
             table = self._changes.opened()
-            return None if table is None else self._range(table, clusters)[0]
+            return None if table is None else self._range(table)[0]
 
-    def check(self, at: int, clusters: Collection[str] | None = None) -> None:
+    def check(self, at: int) -> None:
         """Refuse a moment that cannot be shown, as :meth:`snapshot` does."""
         with self._lock:
-            self._check(at, self._range(self._opened(), clusters, at)[0])
+            self._check(at, self._range(self._opened(), at)[0])
 
-    def holds(self, at: int, clusters: Collection[str] | None = None) -> bool:
+    def holds(self, at: int) -> bool:
         """Return whether a moment can be shown."""
         try:
-            self.check(at, clusters)
+            self.check(at)
         except MomentRefused:
             return False
         return True
@@ -178,12 +178,13 @@ class Past:
         with self._lock:
             self._look()
             table = self._opened()
-            shown, newest = self._range(table, clusters, at)
+            shown, newest = self._range(table, at)
             self._check(at, shown)
             if shown is not None and at > shown[1] - _JUST_NOW:
                 table = self._opened(is_urgent=True)
-            draft, version = self._states.at(table, at, clusters)
-            blind = _blind_since(self._states.copies, table, at, [each for each, until in newest.items() if until > at])
+            draft, version = self._states.at(self._changes, table, at, clusters)
+            later = [each for each, until in newest.items() if until > at and (clusters is None or each in clusters)]
+            blind = _blind_since(self._states.copies, table, at, later)
             for cluster in draft.every_cluster():
                 until = newest.get(cluster.cluster_id, cluster.watermark)
                 if until:
@@ -204,10 +205,8 @@ class Past:
         """Return whether a cluster was observed at a moment, as far as the rows say by now."""
         with self._lock:
             table = self._opened()
-            shown, _ = self._range(table, (cluster_id,), at)
-            return (
-                shown is not None and at <= shown[1] and not _blind_since(self._states.copies, table, at, (cluster_id,))
-            )
+            until = self._range(table, at)[1].get(cluster_id)
+            return until is not None and at <= until and not _blind_since(self._states.copies, table, at, (cluster_id,))
 
     def previous(self, at: int, of: ChangeScope = EVERYTHING) -> int | None:
         """Return the newest moment before another at which something that a page is about changed; None for none."""
@@ -221,11 +220,10 @@ class Past:
         """Look through longer and longer times before or after a moment: files of other times are not read."""
         with self._lock:
             table = self._changes.opened()
-            clusters = None if of.cluster_id is None else (of.cluster_id,)
-            shown = None if table is None else self._range(table, clusters)[0]
+            shown, reports = (None, {}) if table is None else self._range(table)
         if table is None or shown is None:
             return None
-        oldest, newest = shown
+        oldest, newest = shown[0], shown[1] if of.cluster_id is None else reports.get(of.cluster_id, shown[1])
         after, upto = (at, newest) if chosen == "min" else (oldest - 1, at - 1)
         for width in _WIDTHS:
             begin, end = (at, min(at + width, upto)) if chosen == "min" else (max(at - 1 - width, after), at - 1)
@@ -254,28 +252,30 @@ class Past:
             raise MomentRefused(f"{self.tables / PARTITION_CHANGES.name} has no rows yet; nothing is recorded")
         return table
 
-    def _range(
-        self, table: DeltaTable, clusters: Collection[str] | None, at: int | None = None
-    ) -> tuple[tuple[int, int] | None, dict[str, int]]:
+    def _range(self, table: DeltaTable, at: int | None = None) -> tuple[tuple[int, int] | None, dict[str, int]]:
         """Return the range of moments, and until when each cluster has been reported.
+
+        The range is that of all clusters: of one that is not reported any more its last state is shown, and its age.
 
         What was reported after the state tables were written is looked for only if a moment is later.
         """
-        reports = self._newest_reports(clusters)
+        reports = self._newest_reports()
         if not reports or (self._present is None and (at is None or at > max(reports.values()))):
-            clusters_table = self._clusters.opened()
-            after = BEFORE_FIRST if clusters_table is None else as_of_version(clusters_table)
+            self._clusters.opened()
+            written = self._clusters.transaction(PARTITION_CHANGES.name)
+            after = BEFORE_FIRST if written is None else written
             near = self._states.copies.holding(table, {"version": ColumnBounds(lowest=after + 1)})
-            reports |= _later_reports(near, after, _where(clusters))
-        if self._oldest is None or self._oldest[0] is not table:
-            self._oldest = table, _oldest(table)
+            reports |= _later_reports(near, after)
+        opened = table, int(table.version())
+        if self._oldest is None or self._oldest[0] != opened:
+            self._oldest = opened, _oldest(table, self._changes.transaction(EXPIRED))
         first = self._oldest[1]
         if not reports or first is None:
             return None, {}
         newest = max(reports.values())
         return (min(newest, first), newest), reports
 
-    def _newest_reports(self, clusters: Collection[str] | None) -> dict[str, int]:
+    def _newest_reports(self) -> dict[str, int]:
         if self._present is not None:
             reported = {key: cluster.watermark for key, cluster in self._present().clusters.items()}
         elif (rows := self._clusters.rows()) is not None:
@@ -283,7 +283,7 @@ class Past:
             reported = dict(zip(columns["cluster_id"], columns["primary_watermark"], strict=True))
         else:
             reported = {}
-        return {key: at for key, at in reported.items() if at is not None and (clusters is None or key in clusters)}
+        return {key: at for key, at in reported.items() if at is not None}
 
     def _check(self, at: int, shown: tuple[int, int] | None) -> None:
         clock = Clock(self._clock())
@@ -308,8 +308,8 @@ def _read_kept(table: KeptTable) -> None:
         table.read()
 
 
-def _oldest(table: DeltaTable) -> int | None:
-    """Return the oldest moment whose state the rows still give, by the statistics of their files."""
+def _oldest(table: DeltaTable, days: int | None) -> int | None:
+    """Return the oldest moment whose state the rows still give: by the statistics of their files, and expired days."""
     files, column = pa.table(table.get_add_actions(flatten=True)), "min.occurred_not_after"
     if not files.num_rows:
         return None
@@ -318,16 +318,15 @@ def _oldest(table: DeltaTable) -> int | None:
     else:
         moment = f"min({_MICROS.format('occurred_not_after')}) AS moment"
         first = query(table, f"SELECT {moment} FROM rows")["moment"][0].as_py()  # noqa: S608 - our own columns
-    days = table.transaction_version(EXPIRED)
     return None if first is None else max(first, 0 if days is None else int(days) * _DAY)
 
 
-def _later_reports(table: DeltaTable, after: int, where: str) -> dict[str, int]:
+def _later_reports(table: DeltaTable, after: int) -> dict[str, int]:
     """Return until when sources have reported clusters in the changes after those that the state tables have."""
     rows = query(
         table,
         f"SELECT cluster_id, max({_MICROS.format('occurred_not_after')}) AS moment FROM rows "  # noqa: S608 - ours
-        f"WHERE version > {after} AND source_kind IN ({_KINDS}) AND {where} GROUP BY cluster_id",
+        f"WHERE version > {after} AND source_kind IN ({_KINDS}) GROUP BY cluster_id",
     )
     return {row["cluster_id"]: row["moment"] for row in rows.to_pylist()}
 
@@ -364,10 +363,6 @@ def _blind_since(copies: FileCopies, table: DeltaTable, at: int, clusters: Colle
 
 def _of(rows: pa.Table, clusters: Collection[str] | None) -> pa.Table:
     return rows if clusters is None else of_clusters(rows, clusters)
-
-
-def _where(clusters: Collection[str] | None) -> str:
-    return ALL if clusters is None else where_in(clusters)
 
 
 def _literal(text: str) -> str:

@@ -16,6 +16,7 @@ from streaming.errors import ConfigurationError
 SECOND: Final = 1_000_000
 _AGO: Final = re.compile(rf"({DURATION.pattern})(?:\s+ago)?")
 _OF_DAY: Final = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
+_SPACE_IN_ZONE: Final = re.compile(r"(.*[T ]\d{2}:.*\d) (\d{2}:?\d{2})")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -43,12 +44,14 @@ class Clock:
         82801000000
         """
         try:
-            return micros_of(self._parsed(text.strip()))
+            micros = micros_of(self._parsed(text.strip()))
+            self._at(micros)  # with its zone it may be of no year that can be written
         except (ValueError, OverflowError):
             raise ConfigurationError(
                 f"cannot read the time {text!r}; write for example 15m, 2h, 7d, today, 10:30, "
                 "yesterday 10:30 or 2026-03-01T10:30"
             ) from None
+        return micros
 
     def iso(self, micros: int) -> str:
         """Format a time as ISO 8601, to the millisecond.
@@ -84,7 +87,7 @@ class Clock:
             return dt.datetime.combine(words[day], _time_of_day(time_of_day))
         if _OF_DAY.fullmatch(text):
             return dt.datetime.combine(midnight, _time_of_day(text))
-        return dt.datetime.fromisoformat(text)
+        return parse_iso(text)
 
     def _zoned(self, moment: dt.datetime) -> dt.datetime:
         if moment.tzinfo is not None:
@@ -98,6 +101,16 @@ class Clock:
 
 def _time_of_day(text: str) -> dt.time:
     return dt.time.fromisoformat(f"0{text}" if text[1] == ":" else text)
+
+
+def parse_iso(text: str) -> dt.datetime:
+    """Parse ISO 8601; in an address that was typed the ``+`` of a zone is a space.
+
+    >>> parse_iso("2026-03-01T10:30 02:00").isoformat()
+    '2026-03-01T10:30:00+02:00'
+    """
+    spaced = _SPACE_IN_ZONE.fullmatch(text)
+    return dt.datetime.fromisoformat(f"{spaced[1]}+{spaced[2]}" if spaced else text)
 
 
 def micros_of(moment: dt.datetime) -> int:

@@ -11,9 +11,19 @@ from rich.text import Text
 from exporters.answers.source import folder_of, server_of
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, document_of
 from exporters.read_model.health_reasons import BLIND, SEVERITIES, HealthSeverity
-from exporters.read_model.times import SECOND, span
+from exporters.read_model.reader import micros_now
+from exporters.read_model.times import SECOND, Clock, Version, read_moment, span
 from exporters.terminal.health_gate import HealthReader, Look, ServerHealthReader, WaitLimits
-from exporters.terminal.options import ClusterOption, ConfigOption, OutputOption, ServerOption, TablesOption
+from exporters.terminal.options import (
+    AsOfTimeOption,
+    ClusterOption,
+    ConfigOption,
+    LocalOption,
+    OutputOption,
+    ServerOption,
+    TablesOption,
+    moment_of,
+)
 from exporters.terminal.output import RowFormat, until_closed
 from streaming.delta.store.place import tables_place
 from streaming.durations import seconds_of
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES: Final = {HealthStatus.HEALTHY: 0, HealthStatus.UNHEALTHY: 1, HealthStatus.UNKNOWN: 3}
 _INTERRUPTED: Final = 130
+_WITHOUT: Final = "no_controller and primary_source_lost have no history and are left out"
 _STYLES: Final = {
     HealthStatus.HEALTHY: "green",
     HealthStatus.UNHEALTHY: "bold red",
@@ -60,7 +71,9 @@ def health(  # noqa: PLR0913 - one parameter per option
         typer.Option(metavar="CONDITION", help=f"Do not count a condition; may be repeated: {', '.join(IGNORABLE)}."),
     ] = None,
     cluster: ClusterOption = None,
+    as_of: AsOfTimeOption = None,
     row_format: OutputOption = None,
+    local: LocalOption = False,
     server: ServerOption = None,
     tables: TablesOption = None,
     config_file: ConfigOption = None,
@@ -68,7 +81,8 @@ def health(  # noqa: PLR0913 - one parameter per option
     """Show whether the clusters are healthy, every reason why not, and the age of the data.
 
     Exit code: 0 healthy, 1 unhealthy, 2 a wrong option or configuration, 3 unknown, as with stale data. With --wait
-    this is a gate for rolling restarts: data from before its start does not count.
+    this is a gate for rolling restarts: data from before its start does not count. With --as-of the codes are those
+    of that time; a time that is not recorded is 2.
 
     Example: isrwatch health --wait 10m && echo next broker
     """
@@ -77,20 +91,29 @@ def health(  # noqa: PLR0913 - one parameter per option
     age = None if max_age is None else seconds_of("--max-age", max_age)
     max_seconds, ignored = age or load(config_file).export.stale_after, _ignorable(ignore or [])
     basis = HealthBasis(max_age_seconds=max_seconds, allows_planned=allow_planned, ignored=ignored)
-    names = tuple(cluster or ())
+    names, at = tuple(cluster or ()), _moment(as_of, wait, local=local)
     if (asked := server_of(server, tables, config_file)) is not None:
-        reader: HealthReader | ServerHealthReader = ServerHealthReader(asked, names, basis, age)
+        reader: HealthReader | ServerHealthReader = ServerHealthReader(asked, names, basis, age, at)
     else:  # a gate waits for tables that are not there yet
         folder = tables_place(load(config_file), tables) if wait else folder_of(tables, config_file)
-        reader = HealthReader(folder, names, basis)
-    if wait is None:
-        look = _looked(reader)
-    else:
-        reader.begin()
-        look = _waited(seconds_of("--wait", wait), seconds_of("--settle", settle), reader)
+        reader = HealthReader(folder, names, basis, None if at is None else Clock(micros_now()).read(at))
+    look = _looked(reader) if wait is None else _waited(wait, settle, reader)
     with until_closed():
-        _print(look, reader.basis, as_json=row_format is RowFormat.JSON)
+        _print(look, reader.basis, Clock(micros_now(), local), as_json=row_format is RowFormat.JSON)
     raise typer.Exit(EXIT_CODES[look.status])
+
+
+def _moment(as_of: str | None, wait: str | None, *, local: bool) -> str | None:
+    """Return the time that is judged, as the program that answers reads it."""
+    if as_of is None:
+        return None
+    if wait is not None:
+        raise ConfigurationError("--wait waits for what comes, and --as-of judges the past; give one of them")
+    if isinstance(read_moment(as_of, micros_now(), local=local), Version):
+        raise ConfigurationError(
+            f"--as-of is {as_of!r}: health is that of a time, not of a version; write for example 2026-03-01T10:30:00Z"
+        )
+    return moment_of(as_of, local=local)
 
 
 def _looked(reader: HealthReader | ServerHealthReader) -> Look:
@@ -110,10 +133,12 @@ def _ignorable(ignored: list[str]) -> frozenset[str]:
     return frozenset(ignored)
 
 
-def _waited(seconds: float, settle_seconds: float, reader: HealthReader | ServerHealthReader) -> Look:
+def _waited(wait: str, settle: str, reader: HealthReader | ServerHealthReader) -> Look:
     """Wait; each change of what it waits for is a line on stderr."""
+    seconds, settle_seconds = seconds_of("--wait", wait), seconds_of("--settle", settle)
     if settle_seconds > seconds:
         raise ConfigurationError("--settle is longer than --wait: it could never pass")
+    reader.begin()
     reported: list[str] = []
 
     def report(look: Look, left: float) -> None:
@@ -142,17 +167,20 @@ def _waits_for(look: Look, basis: HealthBasis) -> str:
     return ", ".join([*reasons, *missing]) or "there are no tables yet"
 
 
-def _print(look: Look, basis: HealthBasis, *, as_json: bool) -> None:
+def _print(look: Look, basis: HealthBasis, clock: Clock, *, as_json: bool) -> None:
     if as_json:
         Terminal().document([json_text(_document(look, basis))])
         return
     console = Terminal()
+    if look.as_of is not None:
+        print_wrapped(console, Text(f"as of {clock.iso(look.as_of)}; {_WITHOUT}", style="dim"))
     for line in _lines(look, basis):
         print_wrapped(console, line)
 
 
 def _document(look: Look, basis: HealthBasis) -> dict[str, Any]:
     return {
+        "as_of": look.as_of,
         "unreadable_tables": look.unreadable,
         "missing_clusters": look.missing,
         **document_of(look.health, basis),
@@ -162,27 +190,30 @@ def _document(look: Look, basis: HealthBasis) -> dict[str, Any]:
 
 def _lines(look: Look, basis: HealthBasis) -> Iterator[Text]:
     for cluster in look.health.clusters:
-        yield _cluster_line(cluster)
-        yield from (_reason_line(reason, cluster, counts=basis.counts(reason)) for reason in cluster.reasons)
+        yield _cluster_line(cluster, look.before)
+        for reason in cluster.reasons:
+            yield _reason_line(reason, cluster, look.before, counts=basis.counts(reason))
     for name in look.missing:
         yield Text(f"unknown: cluster {name} has not been observed", style=_STYLES[HealthStatus.UNKNOWN])
     if not look.health.clusters and not look.missing:
-        why = "; ".join(look.unreadable.values()) or "no cluster has been observed; start isrwatch job and collect"
+        none = "no cluster had been observed by then"
+        none = none if look.as_of is not None else "no cluster has been observed; start isrwatch job and collect"
+        why = "; ".join(look.unreadable.values()) or none
         yield Text(f"unknown: {why}", style=_STYLES[HealthStatus.UNKNOWN])
     if look.status is not look.health.status:
         yield Text("unknown: healthy, but not for as long as --settle asks", style=_STYLES[look.status])
 
 
-def _cluster_line(cluster: ClusterHealth) -> Text:
-    age = "" if cluster.age_seconds is None else f", observed {span(cluster.age_seconds)} ago"
+def _cluster_line(cluster: ClusterHealth, before: str) -> Text:
+    age = "" if cluster.age_seconds is None else f", observed {span(cluster.age_seconds)} {before}"
     return Text(f"{cluster.status}: cluster {cluster.cluster}{age}", style=_STYLES[cluster.status])
 
 
-def _reason_line(reason: HealthReason, cluster: ClusterHealth, *, counts: bool) -> Text:
+def _reason_line(reason: HealthReason, cluster: ClusterHealth, before: str, *, counts: bool) -> Text:
     until = None if reason.condition in BLIND else cluster.observed_until  # of those the age says for how long
     lasting = "" if reason.since is None or until is None else f" for {span(max(0, until - reason.since) / SECOND)}"
     old = reason.age_seconds is not None and reason.age_seconds != cluster.age_seconds
-    age = f" (as of {span(reason.age_seconds or 0)} ago)" if old else ""
+    age = f" (as of {span(reason.age_seconds or 0)} {before})" if old else ""
     more = f" and {reason.more:,} more" if reason.more else ""
     label = reason.severity if counts else f"{reason.severity}, not counted"
     explained = f" ({', '.join(reason.incidents)})" if reason.incidents else ""

@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from exporters.answers.answer import ServerUnavailable
+from exporters.answers.answer import ServerUnavailable, refuse_unknown
 from exporters.answers.health import served_health
+from exporters.answers.subject import names_of_now
 from exporters.read_model.cluster_health import HealthAnswer, HealthStatus, health_of
-from exporters.read_model.cluster_names import clusters_by_name, selected_clusters
+from exporters.read_model.cluster_names import clusters_by_name, selected_clusters, selected_then
+from exporters.read_model.past import Past
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.times import SECOND
-from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.errors import ConfigurationError, IsrwatchError, TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,17 +30,26 @@ LOOK_EVERY: Final = 1.0
 
 
 class Look(NamedTuple):
-    """One look at the tables: the health, the tables that cannot be read, and clusters that were never observed."""
+    """One look at the tables: the health, the tables that cannot be read, and clusters that were never observed.
+
+    ``as_of`` is the moment of the past that was judged, UTC microseconds; None is the present.
+    """
 
     health: HealthAnswer
     unreadable: Mapping[str, str] = {}
     missing: tuple[str, ...] = ()
     seconds_to_settle: float = 0.0
+    as_of: int | None = None
 
     @property
     def passes(self) -> bool:
         """Return whether everything is healthy, and has been for long enough."""
         return self.health.status is HealthStatus.HEALTHY and self.seconds_to_settle <= 0
+
+    @property
+    def before(self) -> str:
+        """Return what an age is before: now, or the moment of the past."""
+        return "ago" if self.as_of is None else "earlier"
 
     @property
     def status(self) -> HealthStatus:
@@ -50,9 +61,16 @@ class Look(NamedTuple):
 class HealthReader:
     """Looks at the health of clusters, again and again."""
 
-    def __init__(self, tables: Place, clusters: tuple[str, ...], basis: HealthBasis) -> None:
-        """Read nothing yet; the folder of the tables need not exist yet. Without names or ids, all clusters count."""
-        self._reader = TablesReader(tables)
+    def __init__(self, tables: Place, clusters: tuple[str, ...], basis: HealthBasis, at: int | None = None) -> None:
+        """Read nothing yet; the folder of the tables need not exist yet.
+
+        Args:
+            tables: the folder of the tables.
+            clusters: patterns of names or ids; without any, all clusters count.
+            basis: what the answer must rest on.
+            at: a moment of the past, UTC microseconds; None is the present.
+        """
+        self._tables, self._reader, self._at = tables, TablesReader(tables), at
         self._clusters = clusters
         self.basis = basis
 
@@ -64,8 +82,10 @@ class HealthReader:
         """Read what is new, and judge it. What cannot be read is no error, but leaves unknown whether all is well.
 
         Raises:
-            ConfigurationError: the tables are not where, or not of whom, they should be.
+            ConfigurationError: the tables are not where, or not of whom, they should be; or the moment cannot be shown.
         """
+        if self._at is not None:
+            return self._look_back(self._at)
         unreadable: dict[str, str] = {}
         try:
             self._reader.refresh()
@@ -80,6 +100,16 @@ class HealthReader:
             health = health._replace(status=HealthStatus.UNKNOWN)
         return Look(health, unreadable, tuple(missing))
 
+    def _look_back(self, at: int) -> Look:
+        """Judge a moment of the past, by what has a history."""
+        try:
+            then, now = Past(self._tables).snapshot(at), names_of_now(self._tables)
+        except TableUnreadable as error:
+            return Look(HealthAnswer(HealthStatus.UNKNOWN, ()), {"partition_changes": str(error)}, as_of=at)
+        selected = selected_then(then, now, self._clusters)
+        refuse_unknown(selected.unknown, {*clusters_by_name(then), *selected.not_yet.values()}, "cluster")
+        return Look(health_of(selected.clusters, {}, at, self.basis, selected.not_yet), as_of=at)
+
     def names(self) -> tuple[str, ...]:
         """Return the names of all clusters, as of the last look."""
         return tuple(clusters_by_name(self._reader.snapshot))
@@ -88,9 +118,16 @@ class HealthReader:
 class ServerHealthReader:
     """Looks at the health that an exporter judges, again and again."""
 
-    def __init__(self, server: Server, clusters: tuple[str, ...], basis: HealthBasis, max_age: float | None) -> None:
-        """Ask for nothing yet; ``max_age``: as of :func:`served_health`."""
-        self._server, self._clusters, self._max_age = server, clusters, max_age
+    def __init__(
+        self,
+        server: Server,
+        clusters: tuple[str, ...],
+        basis: HealthBasis,
+        max_age: float | None,
+        at: str | None = None,
+    ) -> None:
+        """Ask for nothing yet; ``max_age`` and ``at``: as of :func:`served_health`."""
+        self._server, self._clusters, self._max_age, self._at = server, clusters, max_age, at
         self._names: tuple[str, ...] = ()
         self.basis = basis
 
@@ -101,8 +138,8 @@ class ServerHealthReader:
             ServerRefused: no later look would help.
             ServerUnavailable: the server does not answer, so its time is unknown.
         """
-        *_, now = served_health(self._server, (), self.basis, self._max_age)
-        self.basis = replace(self.basis, newer_than=now)
+        served = served_health(self._server, (), self.basis, self._max_age)
+        self.basis = replace(self.basis, newer_than=served.now)
 
     def look(self) -> Look:
         """Ask once. A server that does not answer leaves unknown whether all is well.
@@ -111,14 +148,14 @@ class ServerHealthReader:
             ServerRefused: no later look would help.
         """
         try:
-            health, unreadable, missing, self._names, _ = served_health(
-                self._server, self._clusters, self.basis, self._max_age
-            )
+            served = served_health(self._server, self._clusters, self.basis, self._max_age, self._at)
         except ServerUnavailable as error:
             return Look(HealthAnswer(HealthStatus.UNKNOWN, ()), {"server": str(error)})
-        if missing and health.status is HealthStatus.HEALTHY:
+        health, self._names = served.health, served.names
+        if served.missing and health.status is HealthStatus.HEALTHY:
             health = health._replace(status=HealthStatus.UNKNOWN)
-        return Look(health, unreadable, missing)
+        as_of = None if self._at is None else served.read_at
+        return Look(health, served.unreadable, served.missing, as_of=as_of)
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all clusters, as of the last look."""

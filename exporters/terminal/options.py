@@ -72,6 +72,15 @@ AsOfOption = Annotated[
     ),
 ]
 
+AsOfTimeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="TIME",
+        help="Judge a time of the past, by what has a history: 15m, 'yesterday 10:30', 2026-03-01T10:30:00Z.",
+    ),
+]
+
 
 def moment_of(as_of: str | None, *, local: bool) -> str | None:
     """Return the value of ``--as-of`` as the program that answers reads it: a time of this machine's zone in UTC."""

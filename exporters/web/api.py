@@ -24,7 +24,6 @@ from exporters.answers.incidents import report
 from exporters.answers.subject import Limits, Tables
 from exporters.answers.subjects import ANSWERS
 from exporters.read_model.cluster_health import HealthStatus
-from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.conditions import OWN_RULES
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_archive import IncidentUnknown
@@ -35,6 +34,7 @@ from exporters.web.api_resource import (
     Cursor,
     View,
     clusters_of,
+    clusters_then,
     columns_of,
     cursor_of,
     page_of,
@@ -440,8 +440,8 @@ class ApiRoutes:
         """Return what one request sees: the present, or the moment that it asks for."""
         snapshot, now, unreadable = self._refresher.snapshot, self._clock(), dict(self._refresher.unreadable)
         sources = self.sources
-        names = query.values.get(CLUSTER.name, ())
-        clusters = {} if endpoint.is_self_dated else clusters_of(snapshot, names)
+        names, is_present = query.values.get(CLUSTER.name, ()), query.values.get(AT.name) is None
+        clusters = clusters_of(snapshot, names) if is_present and not endpoint.is_self_dated else {}
         present = View(
             snapshot,
             now,
@@ -452,12 +452,14 @@ class ApiRoutes:
             raised=self._raised_in,
             url=sources.url,
         )
-        if endpoint.is_self_dated or query.values.get(AT.name) is None:
+        if endpoint.is_self_dated or is_present:
             return present
         at = moment_of(query[AT.name], now)
-        ids = {each.cluster.cluster_id for each in clusters.values()} if names else None
-        past = self._past.snapshot(at, ids)
-        return replace(present, snapshot=past, now=at, clusters=clusters_by_name(past), at=at)
+        past, selected = clusters_then(partial(self._past.snapshot, at), snapshot, names)
+        # What cannot be read now says nothing of then: without a table that the past needs there is no answer.
+        return replace(
+            present, snapshot=past, now=at, clusters=selected.clusters, at=at, not_yet=selected.not_yet, unreadable={}
+        )
 
     def _raised_in(self, view: View) -> Iterable[Raised]:
         """Return what is raised; of the past what has a history."""

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from exporters.read_model.cluster_names import clusters_by_name, selected_clusters
+from exporters.read_model.cluster_names import SelectedThen, clusters_by_name, selected_clusters, selected_then
 from exporters.web.parameters import AT, Parameter, RequestRefused, number, text
 from streaming.contracts.columns import Column
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
     from exporters.web.parameters import Query
     from streaming.contracts.columns import Table
+    from streaming.contracts.identifiers import ClusterId
 
 Row = dict[str, Any]
 DEFAULT_LIMIT: Final = 1000
@@ -46,6 +47,7 @@ class View:
         raised: the conditions that are raised.
         url: address of the exporter as others reach it; "" while that is not known.
         at: the moment of the past that is shown; None is the present.
+        not_yet: names by id of the clusters that the request selects and that had not been observed by then.
     """
 
     snapshot: ReplicationSnapshot
@@ -57,6 +59,7 @@ class View:
     raised: Callable[[View], Iterable[Raised]] = lambda _: ()
     url: str = ""
     at: int | None = None
+    not_yet: Mapping[ClusterId, str] = field(default_factory=dict)
 
     def note_unreadable(self, table: str, sentences: Sequence[str]) -> None:
         """Take over why a table could not be read for this request."""
@@ -78,10 +81,38 @@ def clusters_of(snapshot: ReplicationSnapshot, names: Iterable[str]) -> dict[str
         RequestRefused: there is no such cluster: an empty response would look like a healthy one.
     """
     selected, unknown = selected_clusters(snapshot, names)
-    if unknown:
-        there = ", ".join(clusters_by_name(snapshot)) or "none yet"
-        raise RequestRefused(404, f"unknown cluster {unknown[0]}; known: {there}")
+    _refuse_unknown(unknown, clusters_by_name(snapshot))
     return selected
+
+
+def clusters_then(
+    read: Callable[[frozenset[str] | None], ReplicationSnapshot], present: ReplicationSnapshot, names: Sequence[str]
+) -> tuple[ReplicationSnapshot, SelectedThen]:
+    """Return a state of the past, and the clusters of it that a request selects.
+
+    Args:
+        read: reads the state of the clusters with some ids; of all with None, which takes longer.
+        present: the newest state.
+        names: as the request has them; none select all.
+
+    Raises:
+        RequestRefused: there is no such cluster, then or now.
+    """
+    now = {each.cluster.cluster_id: name for name, each in clusters_by_name(present).items()}
+    ids = {each.cluster.cluster_id for each in selected_clusters(present, names)[0].values()}
+    if names and {*now, *now.values()}.issuperset(names):
+        then = read(frozenset(ids))
+        if ids.issubset(then.clusters):
+            return then, selected_then(then, now, ids)
+    then = read(None)
+    selected = selected_then(then, now, names)
+    _refuse_unknown(selected.unknown, {*clusters_by_name(then), *selected.not_yet.values()})
+    return then, selected
+
+
+def _refuse_unknown(unknown: Sequence[str], names: Iterable[str]) -> None:
+    if unknown:
+        raise RequestRefused(404, f"unknown cluster {unknown[0]}; known: {', '.join(sorted(names)) or 'none yet'}")
 
 
 class Item(NamedTuple):

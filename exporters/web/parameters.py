@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.read_model.times import Clock
+from exporters.read_model.times import Clock, parse_iso
 from streaming.errors import ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def moment(name: str, help_text: str) -> Parameter:
     def parse(given: str) -> int:
         if given.isdecimal():
             return min(_whole(given), LARGEST)
-        at = dt.datetime.fromisoformat(given)
+        at = parse_iso(given)
         zoned = at if at.tzinfo is not None else at.replace(tzinfo=dt.UTC)
         return (zoned - _EPOCH) // dt.timedelta(microseconds=1)
 
@@ -175,11 +175,12 @@ def moment_of(text: str, now: int) -> int:
     Raises:
         RequestRefused: it is no moment.
     """
-    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
-        return min(int(text), LARGEST)
     try:
-        return Clock(now).read(text)
-    except ConfigurationError:
+        if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
+            return Clock(now).read(text)
+        Clock(now).iso(int(text))
+        return int(text)
+    except (ConfigurationError, OverflowError):
         raise RequestRefused(400, f"at is {text!r}; use {AT.schema['description']}") from None
 
 

@@ -385,4 +385,4 @@ def health_content(view: View, query: Query) -> dict[str, Any]:
         allows_planned=query["allow_planned"],
         ignored=frozenset(query["ignore"]),
     )
-    return document_of(health_of(view.clusters, view.unreadable, view.now, basis), basis)
+    return document_of(health_of(view.clusters, view.unreadable, view.now, basis, view.not_yet), basis)

@@ -24,11 +24,15 @@ def text(of_others: str) -> str:
 
 
 def document(title: str, *body: str, before: str = "") -> str:
-    """Return an HTML document; ``body``, and what stands ``before`` its heading, are HTML, the title is text."""
+    """Return an HTML document; ``body``, and what stands ``before`` its heading, are HTML, the title is text.
+
+    What stands before can be skipped by who has no mouse.
+    """
+    skip = "<a class=skip href=#main>Skip to the content</a>" if before else ""
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>{text(title)}</title><style>{STYLE}</style>"
-        f"{before}<h1>{text(title)}</h1>{''.join(body)}</html>\n"
+        f"{skip}{before}<main id=main tabindex=-1><h1>{text(title)}</h1>{''.join(body)}</main></html>\n"
     )
 
 

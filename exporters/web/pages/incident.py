@@ -181,7 +181,7 @@ def found_incident(inputs: Inputs, archive: IncidentArchive, any_id: str) -> Row
     if inputs.at is not None and row["opened_at"] > inputs.now:
         began, now = row["opened_at"], PageLink("now", links.incident(shown))
         choices = [PageLink(f"when {shown} began", links.incident(shown, began))]
-        is_kept = inputs.is_kept(began, row["cluster_id"])
+        is_kept = inputs.is_kept(began)
         raise PageRefused(404, f"{shown} had not begun at this moment", [*(choices if is_kept else ()), now])
     return row
 
@@ -470,7 +470,7 @@ def _ends(inputs: Inputs, row: Row, name: str, events: Sequence[EventRow]) -> It
     began = max(row["opened_at"], events[0].occurred_not_after if events else 0)
     over = None if is_open(row, inputs.now) else row["closed_at"]
     for words, at in (("when it began", began), ("when it was over", over)):
-        if at is not None and at != inputs.at and inputs.is_kept(at, row["cluster_id"]):
+        if at is not None and at != inputs.at and inputs.is_kept(at):
             yield PageLink(words, links.cluster(name, at))
 
 

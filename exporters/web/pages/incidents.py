@@ -15,6 +15,7 @@ from exporters.web.pages.page import (
     Inputs,
     Level,
     Notice,
+    PageLink,
     PageModel,
     PageRefused,
     Row,
@@ -168,13 +169,24 @@ def is_open(row: Row, now: int) -> bool:
 def _filtered(inputs: Inputs, chosen: Mapping[str, str]) -> list[Row]:
     names: dict[str, str] = {each.cluster.cluster_id: name for name, each in inputs.clusters.items()}
     since, cluster, kind = _since(chosen["since"], inputs.now), chosen["cluster"], chosen["class"]
+    rows = incidents_of(inputs)
+    if cluster and not any(_is_of(cluster, names, row) for row in rows):
+        _refuse_unknown(inputs, cluster, names)
     return [
         row
-        for row in incidents_of(inputs)
+        for row in rows
         if (since is None or row["closed_at"] is None or row["closed_at"] >= since)
         and (not cluster or _is_of(cluster, names, row))
         and kind in ("", row["incident_class"])
     ]
+
+
+def _refuse_unknown(inputs: Inputs, cluster: str, names: Mapping[str, str]) -> None:
+    """Refuse a cluster that is not there, and of which there is no incident: an empty list would look good."""
+    chosen = patterns_of(cluster)
+    if not any(cluster == name or chosen(name, cluster_id) for cluster_id, name in names.items()):
+        every = PageLink("the incidents of all clusters", links.incidents(inputs.at))
+        raise PageRefused(404, f"there is no cluster {cluster!r}", [every])
 
 
 def _is_of(name: str, names: Mapping[str, str], row: Row) -> bool:

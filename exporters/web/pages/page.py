@@ -131,7 +131,7 @@ class Inputs:
         query: parameters of the page besides the moment.
         requested_at: when the page was asked for.
         installations: what the configuration says of clusters.
-        is_kept: returns whether history holds a moment of the cluster with an id: only then a page links to it.
+        is_kept: returns whether history holds a moment: only then a page links to it.
         give_way: called between two clusters, or some incidents: lets a scrape go first.
     """
 
@@ -146,7 +146,7 @@ class Inputs:
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     requested_at: int = 0
     installations: Installations = field(default_factory=Installations)
-    is_kept: Callable[[int, str], bool] = lambda _at, _cluster_id: False
+    is_kept: Callable[[int], bool] = lambda _: False
     give_way: Callable[[], None] = lambda: None
 
     @property
@@ -240,6 +240,7 @@ class PageModel:
         query: parameters that a form for another moment carries on.
         metrics_path: of the metrics for Prometheus.
         moment: a moment that can be shown, as a form has it.
+        url: address of the exporter as others reach it; "" while that is not known.
     """
 
     template: ClassVar[str]
@@ -254,6 +255,7 @@ class PageModel:
     query: tuple[tuple[str, str], ...] = ()
     metrics_path: str = "/metrics"
     moment: str = ""
+    url: str = ""
 
     @property
     def at(self) -> int | None:
@@ -269,6 +271,11 @@ class PageModel:
     def incidents_path(self) -> str:
         """Path of the list of incidents."""
         return links.incidents(self.at)
+
+    @property
+    def address(self) -> str:
+        """Address of this page, which a printed one shows; without that of the exporter the path."""
+        return self.url.rstrip("/") + self.moved(self.at)
 
     @property
     def shown_before(self) -> float:
@@ -289,6 +296,7 @@ def frame_of(inputs: Inputs) -> dict[str, Any]:
         "requested_at": inputs.requested_at,
         "moment": links.moment_text(_newest(inputs) // SECOND * SECOND),
         "metrics_path": inputs.settings.metrics_path,
+        "url": inputs.installations.url,
         "query": tuple((name, value) for name, values in inputs.query.items() for value in values),
     }
 

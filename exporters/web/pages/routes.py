@@ -19,6 +19,7 @@ from starlette.routing import Match, Route
 from exporters.answers.incidents import report
 from exporters.answers.links import MARKDOWN, PageKind, Target, moved, path_of, relative, target_of
 from exporters.answers.post_mortem import markdown
+from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.past import EVERYTHING, ChangeScope, MomentRefused
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.read_model.times import Version, read_moment
@@ -213,9 +214,9 @@ class PageRoutes:
             give_way=self.give_way,
         )
 
-    def _is_kept(self, at: int, cluster_id: str) -> bool:
+    def _is_kept(self, at: int) -> bool:
         try:
-            return self._past.holds(at, (cluster_id,))
+            return self._past.holds(at)
         except IsrwatchError:  # what cannot be read is linked from nowhere
             return False
 
@@ -229,22 +230,32 @@ class PageRoutes:
         if not given:
             return inputs
         at = _moment(given, inputs)
-        scope, begin = self._scope(inputs, target)
-        clusters = None if scope.cluster_id is None else (scope.cluster_id,)
+        scope, begin = self._scope(replace(inputs, past=PastMoment(at)), target)
         try:
             if target.kind is PageKind.INCIDENTS:
                 snapshot = self._names_alone(at, inputs)
             else:
-                snapshot = _under_names_of_now(self._past.snapshot(at, clusters), inputs, target, at)
+                snapshot, scope = self._state(at, scope, inputs, target)
             previous = self._past.previous(at, scope)
             if previous is not None and previous < begin:
                 previous = None
             past = PastMoment(at, previous, self._past.next(at, scope))
         except MomentRefused as refused:
-            raise PageRefused(404, str(refused), self._possible(inputs, scope)) from refused
+            raise PageRefused(404, str(refused), self._possible(inputs)) from refused
         except IsrwatchError as error:
             raise PageRefused(503, f"the past cannot be read: {error}") from error
         return replace(inputs, snapshot=snapshot, now=at, past=past)
+
+    def _state(
+        self, at: int, scope: ChangeScope, inputs: Inputs, target: Target
+    ) -> tuple[ReplicationSnapshot, ChangeScope]:
+        """Return the state at a moment, and whose changes its page is about: of a name the cluster that had it then."""
+        then = self._past.snapshot(at, None if scope.cluster_id is None else (scope.cluster_id,))
+        is_later = bool(target.cluster) and scope.cluster_id is not None and scope.cluster_id not in then.clusters
+        snapshot = _under_names_of_now(self._past.snapshot(at) if is_later else then, inputs, target, at)
+        if is_later and (before := clusters_by_name(snapshot).get(target.cluster)) is not None:
+            scope = scope._replace(cluster_id=before.cluster.cluster_id)
+        return snapshot, scope
 
     def _names_alone(self, at: int, inputs: Inputs) -> ReplicationSnapshot:
         """Return the clusters for the list of incidents, which needs no more than their names, those of today."""
@@ -267,9 +278,9 @@ class PageRoutes:
             return ChangeScope(cluster_id, broker=int(target.name)), 0
         return ChangeScope(cluster_id, topic=target.name if target.kind is PageKind.TOPIC else None), 0
 
-    def _possible(self, inputs: Inputs, scope: ChangeScope) -> list[PageLink]:
+    def _possible(self, inputs: Inputs) -> list[PageLink]:
         """Return links to the oldest and the newest moment that can be shown, and to the present."""
-        shown = self._past.range(None if scope.cluster_id is None else (scope.cluster_id,))
+        shown = self._past.range()
         query = [(name, value) for name, values in inputs.query.items() for value in values]
         ends = () if shown is None else (("the oldest moment", shown[0]), ("the newest moment", shown[1]))
         choices = [PageLink(words, moved(inputs.path, query, at)) for words, at in ends]
@@ -284,8 +295,10 @@ def _under_names_of_now(then: ReplicationSnapshot, inputs: Inputs, target: Targe
     """
     now = inputs.snapshot.clusters
     renamed = {key: now[key].name for key, each in then.clusters.items() if key in now and now[key].name != each.name}
+    namesake = inputs.clusters.get(target.cluster)
+    is_free = namesake is None or namesake.cluster.cluster_id not in then.clusters
     for key, name in renamed.items():
-        if then.clusters[key].name == target.cluster and target.cluster not in inputs.clusters:
+        if then.clusters[key].name == target.cluster and is_free:
             raise PageMoved(path_of(target._replace(cluster=name), at))
     if not renamed:
         return then

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from exporters.read_model import kept_rows
 from exporters.read_model.past import ChangeScope, Past
 from streaming.contracts.tables import CLUSTER_STATE_TABLE
 from streaming.delta.changes.reader import ChangeReader
@@ -25,6 +28,8 @@ from tests.stores.s3 import moto
 pytestmark = [pytest.mark.process, pytest.mark.store]
 MINUTE = 60 * SECOND
 DATA = ("GET", "data")
+READS_OF_A_COMMIT = 4
+"""By delta-rs twice, and once for an entry behind it; once more for the transactions in it."""
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +56,18 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
 @pytest.fixture(scope="module")
 def proxy(tables: Tables, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultProxy]:
     with moto(tmp_path_factory.mktemp("store")) as store, fault_proxy(store) as running:
-        root = place_of(f"{store.url}/tables", store.options)
-        for file in tables.directory.rglob("*"):
-            if file.is_file():
-                put(root / str(file.relative_to(tables.directory)), file.read_bytes())
+        upload(tables.directory, place(running))
         yield running
 
 
-def place(proxy: FaultProxy) -> Url:
-    url = place_of(f"{proxy.store.url}/tables", proxy.store.options)
+def upload(folder: Path, root: Url) -> None:
+    for file in folder.rglob("*"):
+        if file.is_file():
+            put(root / str(file.relative_to(folder)), file.read_bytes())
+
+
+def place(proxy: FaultProxy, name: str = "tables") -> Url:
+    url = place_of(f"{proxy.store.url}/{name}", proxy.store.options)
     assert isinstance(url, Url)
     return url
 
@@ -121,3 +129,29 @@ def test_files_that_were_needed_last_stay_and_others_go(
         assert {*read_all(held)["version"].to_pylist()} == {version}
     everything = fetched.holding(table, {})
     assert read_all(everything).num_rows == read_all(table_at(tables.directory / "partition_changes")).num_rows
+
+
+def test_what_was_committed_since_is_read_by_its_entries_alone_and_another_table_is_opened(
+    tables: Tables, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_rows, "SECONDS_BETWEEN_LOOKS", 0.0)
+    shutil.copytree(tables.directory, tmp_path / "live")
+    local, root, rows = Tables(tmp_path / "live"), place(proxy, "live"), Rows(cluster_id="id-0", cluster="c0")
+    upload(local.directory, root)
+    past, end = Past(root), START + 8 * MINUTE
+    assert past.snapshot(START + MINUTE).clusters
+    entries = proxy.counts["GET", "entry"]
+    for isr in ([1, 2, 4], [1]):
+        local.commit(rows.cluster_row(end), rows.partition("orders", 0, rows.state([1, 2, 4], isr, 1), end))
+        upload(local.directory, root)
+        assert of_moment(past.snapshot(end)) == of_moment(Past(local.directory).snapshot(end))
+        assert past.previous(end + 1) == end
+    assert proxy.counts["GET", "entry"] - entries <= 2 * READS_OF_A_COMMIT, "not those of older versions"
+    other = Tables(tmp_path / "other")
+    for second in range(9):  # as many versions, of another history
+        other.commit(rows.cluster_row(START + second * SECOND), rows.broker(7, START + second * SECOND))
+    for name in [file.relative_to(local.directory) for file in local.directory.rglob("*") if file.is_file()]:
+        delete(root / str(name))
+    upload(other.directory, root)
+    at = START + 5 * SECOND
+    assert of_moment(past.snapshot(at)) == of_moment(Past(other.directory).snapshot(at))

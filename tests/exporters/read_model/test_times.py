@@ -35,6 +35,9 @@ def utc(*parts: int) -> int:
         ("2026-03-01", utc(2026, 3, 1)),
         ("2026-03-01T10:30", utc(2026, 3, 1, 10, 30)),
         ("2026-03-01T10:30+02:00", utc(2026, 3, 1, 8, 30)),
+        ("2026-03-01T10:30 02:00", utc(2026, 3, 1, 8, 30)),
+        ("2026-03-01 10:30:00 0530", utc(2026, 3, 1, 5)),
+        ("2026-03-01 10:30", utc(2026, 3, 1, 10, 30)),
         ("2026-03-01T10:30:00.250Z", utc(2026, 3, 1, 10, 30) + SECOND // 4),
     ],
 )
@@ -43,7 +46,20 @@ def test_a_time_is_parsed_as_people_write_it(text: str, moment: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "soon", "15x", "25:00", "now 10:00", "yesterday 25:00", "2026-13-01", "999999999999w"]
+    "text",
+    [
+        "",
+        "soon",
+        "15x",
+        "25:00",
+        "now 10:00",
+        "yesterday 25:00",
+        "2026-13-01",
+        "999999999999w",
+        "9999-12-31T23:59-14:00",
+        "0001-01-01T00:00+14:00",
+        "10:30 02:00",
+    ],
 )
 def test_a_text_that_is_not_a_time_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot read the time .*; write for example 15m, 2h"):

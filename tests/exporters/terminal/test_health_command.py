@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,13 @@ from typer.testing import CliRunner
 from exporters.read_model.cluster_health import ClusterHealth, HealthAnswer, HealthStatus
 from exporters.read_model.health_reasons import SUMMARIES
 from exporters.read_model.reader import micros_now
+from exporters.read_model.times import Clock
 from exporters.terminal.health_gate import Look, WaitLimits
+from exporters.web.server import serving
 from streaming.commands import app
 from streaming.contracts.conditions import Condition
+from streaming.settings import ExportSettings
+from tests.exporters.conftest import Rows
 from tests.plugins.local_http import wait_until
 
 SECOND = 1_000_000
@@ -199,3 +205,96 @@ def test_an_interrupted_gate_has_not_passed(tables: Any, rows: Any, tmp_path: Pa
             os.kill(gate.pid, signal.SIGINT)
         assert gate.wait(timeout=60) == 130
     assert "Traceback" not in errors.read_text()
+
+
+# At a moment of the past, from the tables and from a server.
+
+WITHOUT = "no_controller and primary_source_lost have no history and are left out"
+REFUSED = {
+    ("--as-of", "2h"): "nothing is recorded of",
+    ("--as-of", "2126-01-01T00:00Z"): "nothing is recorded of 2126-01-01T00:00:00.000Z: give a moment from",
+    ("--as-of", "soon"): "cannot read the time 'soon'",
+    ("--as-of", ""): "cannot read the time ''",
+    ("--as-of", "12"): "--as-of is '12': health is that of a time, not of a version",
+    ("--as-of", "10s", "--wait", "1m"): "--wait waits for what comes, and --as-of judges the past",
+}
+
+
+@pytest.fixture
+def night(tables: Any) -> Iterator[tuple[int, tuple[tuple[str, str], ...]]]:
+    """A cluster that lacked a replica for a while and was renamed, one that came later; when, and who can be asked."""
+    now = micros_now() // SECOND * SECOND
+    for seconds, isr, name in ((60, [1, 2], "old"), (30, [1], "old"), (10, [1, 2], "new")):
+        commit(tables, Rows(cluster=name), isr, now - seconds * SECOND)
+    commit(tables, Rows(cluster_id="id-of-late", cluster="late"), [1, 2], now - 5 * SECOND)
+    states = (Rows(cluster="new").cluster_row(now), Rows(cluster_id="id-of-late", cluster="late").cluster_row(now))
+    tables.put("cluster_state", *({**Rows().owner, **each, **each["cluster_after"]} for each in states), as_of=3)
+    with serving(tables.directory, ExportSettings(listen="127.0.0.1:0", refresh_interval=0.02)) as address:
+        source = ("--server", f"http://{address}")
+        wait_until(lambda: asked(source, "--cluster", "new", "--cluster", "late")[0] == 0)
+        yield now, (("--tables", str(tables.directory)), source)
+
+
+def asked(source: tuple[str, str], *options: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["health", *source, *options])
+    return done.exit_code, done.output
+
+
+def iso(at: int) -> str:
+    return Clock(at).iso(at)
+
+
+def test_health_as_of_a_moment_is_that_of_the_moment_from_tables_and_from_a_server(night: Any) -> None:
+    now, sources = night
+    for source in sources:
+        for seconds, expected in ((45, 0), (20, 1), (7, 0)):
+            code, output = asked(source, "--as-of", iso(now - seconds * SECOND))
+            assert (code, output.splitlines()[0]) == (expected, f"as of {iso(now - seconds * SECOND)}; {WITHOUT}")
+        code, output = asked(source, "--as-of", iso(now - 20 * SECOND), "-o", "json")
+        answer = json.loads(output)
+        assert (code, answer["status"], answer["as_of"]) == (1, "unhealthy", now - 20 * SECOND)
+        code, output = asked(source, "--as-of", iso(now - 20 * SECOND))
+        assert output.splitlines()[1] == "unhealthy: cluster old, observed 0.0s earlier"
+        naive = iso(now - 20 * SECOND).removesuffix("Z")
+        assert asked(source, "--as-of", naive)[0] == 1, "a time without a zone is UTC"
+    (tables, server) = [asked(each, "--as-of", iso(now - 20 * SECOND), "-o", "json") for each in sources]
+    assert tables == server
+
+
+def test_a_cluster_of_the_past_is_chosen_by_either_name_and_one_that_came_later_is_unknown(night: Any) -> None:
+    now, sources = night
+    for source in sources:
+        at = ("--as-of", iso(now - 20 * SECOND))
+        for name in ("old", "new", "id-of-main", "n*"):
+            code, output = asked(source, *at, "--cluster", name)
+            assert (code, output.splitlines()[1].partition(",")[0]) == (1, "unhealthy: cluster old"), name
+        code, output = asked(source, *at, "--cluster", "late")
+        assert (code, output.splitlines()[1]) == (3, "unknown: cluster late"), source
+        assert "its primary source has reported nothing yet" in output
+        code, output = asked(source, *at, "--cluster", "new", "--cluster", "late", "--ignore", "under_replicated")
+        assert (code, "unknown: cluster late" in output) == (1, True)
+        code, output = asked(source, "--as-of", iso(now - 45 * SECOND), "--cluster", "new", "--cluster", "late")
+        assert (code, "healthy: cluster old" in output) == (3, True), "one that was not observed is not healthy"
+        code, output = asked(source, *at, "--cluster", "nobody")
+        assert (code, "unknown cluster nobody; known: " in output) == (2, True)
+
+
+def test_a_moment_that_cannot_be_judged_is_exit_code_2(night: Any) -> None:
+    for source, (options, sentence) in product(night[1], REFUSED.items()):
+        code, output = asked(source, *options)
+        assert (code, sentence in " ".join(output.split())) == (2, True), output
+
+
+def test_a_time_of_this_zone_is_judged_with_local(night: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, sources = night
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        local = Clock(now, local=True).iso(now - 20 * SECOND)
+        for source in sources:
+            code, output = asked(source, "--as-of", local[:23], "--local")
+            assert (code, output.splitlines()[0].partition(";")[0]) == (1, f"as of {local}")
+            assert asked(source, "--as-of", local)[0] == 1, "with its zone it needs no option"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

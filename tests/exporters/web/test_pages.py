@@ -214,6 +214,8 @@ def test_changes_next_to_a_moment_are_walked_through(trouble: str) -> None:
         ("999999d", 400, "cannot read the time '999999d'"),
         ("<b>", 400, "cannot read the time '<b>'"),
         ("1s&at=2s", 400, "at is given 2 times; give it once"),
+        ("9999-12-31T23:59:59-14:00", 400, "cannot read the time"),
+        ("2126-01-01T10:00:00+02:00", 404, "nothing is recorded of 2126-01-01T08:00:00.000Z"),
     ],
 )
 def test_a_moment_that_cannot_be_shown_is_refused_with_those_that_can(
@@ -446,7 +448,7 @@ def test_a_cluster_is_found_by_its_id_and_by_a_former_name(trouble: str, tables:
         assert get(address, links.cluster("former/name")).of("h1") == ["main"]
         assert get(address, links.incident("main-1")).of("h1") == ["Incident former/name-1"]
         assert "slow_follower in a test" in get(address, links.incidents(cluster_name="main")).text
-        assert "No incident fits" in get(address, links.incidents(cluster_name="other")).text
+        assert "there is no cluster 'other'" in get(address, links.incidents(cluster_name="other"), 404).text
 
 
 def test_what_cannot_be_read_is_said_and_never_taken_for_nothing(tmp_path: Path) -> None:
@@ -532,3 +534,67 @@ def test_of_a_cluster_that_is_not_observed_nothing_is_well(tables: Tables) -> No
                 assert "\u2714" not in page.text.replace("is back (\u2714)", ""), path
         assert "Brokers when last observed" in get(address, links.cluster("main")).text
         assert "open when last observed" in get(address, links.incident("main-4")).text
+
+
+def test_an_id_leads_to_its_incident_as_it_was_typed_and_stays_in_the_past(tables: Tables, rows: Rows) -> None:
+    now = micros_now()
+    for seconds in (300, 10):
+        at = now - seconds * SECOND
+        tables.commit(rows.cluster_row(at), rows.broker(1, at), rows.source(at))
+    opened = now - 200 * SECOND
+    part = {"short_id": "main-1", "merged_into": "loss:b", "closed_at": opened, "carried": None}
+    tables.put(
+        "incidents",
+        rows.incident("loss:a", "broker_loss", opened, **part),
+        rows.incident("loss:b", "isr_shrink", opened, short_id="main-2"),
+        as_of=1,
+    )
+    with served(tables.directory, SETTINGS) as address:
+        wait_until(lambda: b"main" in ask(address, "/")[2])
+        at = now - 100 * SECOND
+        for any_id in ("main-1", "main-2", "MAIN-2", "main-2%20", "loss:a"):
+            assert get(address, f"/incidents/{any_id}").of("h1") == ["Incident main-2"]
+            then = get(address, f"/incidents/{any_id}?at={links.moment_text(at)}")
+            assert "now" in {relation for _, relation in then.related}, f"{any_id} at a moment is no page of now"
+        assert get(address, "/incidents/main-3", 404).of("h1") == ["Not shown"]
+        assert "there is no cluster 'mian'" in get(address, "/incidents?cluster=mian", 404).text
+        assert get(address, "/incidents?cluster=ma*").of("h1") == ["Incidents of ma*"]
+
+
+def test_a_rebuilt_cluster_leads_in_the_past_to_the_one_that_had_its_name(tables: Tables) -> None:
+    now = micros_now()
+    old, new = Rows(cluster_id="id-of-old"), Rows(cluster_id="id-of-new")
+    for rows, seconds, isr in ((old, 300, [1, 4]), (old, 280, [1]), (new, 60, [1, 4]), (new, 30, [1, 4])):
+        at = now - seconds * SECOND
+        state = rows.state([1, 4], isr, 1, change_number=seconds)
+        brokers = rows.broker(1, at), rows.broker(4, at)
+        tables.commit(rows.cluster_row(at), *brokers, rows.partition("orders", 0, state, at), rows.source(at))
+    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
+        wait_until(lambda: b"main" in ask(address, "/")[2])
+        for seconds, cluster_id in ((270, "id-of-old"), (45, "id-of-new")):
+            at = now - seconds * SECOND
+            fleet = get(address, links.fleet(at))
+            assert [each for each in fleet.links if "clusters/main" in each] == [f".{links.cluster('main', at)}"]
+            for path in (links.cluster("main", at), links.broker("main", 1, at), links.topic("main", "orders", at)):
+                assert get(address, path).of("h1"), path
+            assert cluster_id in get(address, links.cluster("main", at)).of("dd")
+        ways = {relation for _, relation in get(address, links.cluster("main", now - 280 * SECOND)).related}
+        assert "prev" in ways, "the changes are those of the cluster that is shown"
+
+
+def test_a_cluster_that_is_not_observed_any_more_is_shown_in_the_past_as_the_fleet_shows_it(tables: Tables) -> None:
+    now, gone, other = micros_now(), Rows(cluster_id="id-of-gone", cluster="gone"), Rows()
+    for rows, seconds in ((gone, 900), (gone, 600), (other, 590), (other, 5)):
+        at = now - seconds * SECOND
+        state = rows.state([1, 4], [1, 4], 1, change_number=seconds)
+        tables.commit(rows.cluster_row(at), rows.broker(1, at), rows.partition("orders", 0, state, at), rows.source(at))
+    with served(tables.directory, SETTINGS) as address:
+        wait_until(lambda: b"gone" in ask(address, "/")[2])
+        at = now - 300 * SECOND
+        assert f".{links.cluster('gone', at)}" in get(address, links.fleet(at)).links
+        page = get(address, links.cluster("gone", at))
+        assert page.of("title") == ["? gone: unknown: its data is too old to say anything about now - isrwatch"]
+        assert "data age5 min" in page.text
+        assert {relation for _, relation in page.related} >= {"prev", "now"}
+        refused = get(address, links.cluster("gone", now + 60 * SECOND), 404)
+        assert "nothing is recorded of" in refused.text

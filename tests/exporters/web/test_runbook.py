@@ -198,6 +198,8 @@ class _Elements(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
         self.is_nav |= tag == "nav"
         links = self.ways if self.is_nav else self.links
+        if ("class", "skip") in attrs:
+            return
         links += [str(value) for name, value in attrs if name == "href"]
 
     def handle_endtag(self, tag: str) -> None:
@@ -209,7 +211,7 @@ class _Elements(HTMLParser):
 
 ELEMENTS = {
     *("html", "meta", "title", "style", "h1", "h2", "p", "a", "pre", "code", "strong", "em", "b", "mark"),
-    *("nav", "ul", "ol", "li", "dl", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td"),
+    *("nav", "main", "ul", "ol", "li", "dl", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td"),
 }
 
 
@@ -228,7 +230,17 @@ def test_every_alert_is_listed_and_has_its_page_before_any_table_is_read(address
         status, headers, body = ask(address, f"/{link}?cluster=prod&broker=3")
         page = _Elements(body)
         assert (status, page.elements - ELEMENTS) == (200, set())
-        assert page.attributes <= {"lang", "charset", "name", "content", "href", "id", "class", "aria-label"}
+        assert page.attributes <= {
+            "lang",
+            "charset",
+            "name",
+            "content",
+            "href",
+            "id",
+            "class",
+            "aria-label",
+            "tabindex",
+        }
         assert page.ways == [
             *("../", "../clusters/prod", "../clusters/prod/brokers/3", "../incidents?cluster=prod"),
             "../runbook?cluster=prod&broker=3",
