@@ -1,8 +1,8 @@
-"""What Spark's Java takes of the machine before it can say what it lacks. Does not depend on Spark.
+"""Needs of Spark's Java that it prints traces of itself: a folder for temporary files, and open files.
 
-A folder for temporary files, where Spark unpacks its own and libraries of machine code. Java takes ``/tmp``, whatever
-``TMPDIR`` says; a container whose root file system is read-only has no other folder there than one that is mounted.
-And open files: each jar is one.
+Spark unpacks its own files in that folder, and libraries of machine code. Java takes ``/tmp``, whatever ``TMPDIR``
+says; a container whose root file system is read-only has no other folder there than one that is mounted. Each jar is an
+open file. Does not depend on Spark.
 """
 
 from __future__ import annotations

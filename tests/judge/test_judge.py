@@ -212,7 +212,7 @@ def test_of_every_fault_no_harm_is_silent_no_alarm_is_false_and_no_cause_is_prov
 @pytest.mark.parametrize("kind", ["controller_stall", pytest.param("isolation", marks=pytest.mark.long)])
 def test_of_two_brokers_the_same_is_said(kind: str, polling: Polling | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """No draw has so few: there is no third one that sees who is to blame."""
-    monkeypatch.setattr(clusters, "_brokers", lambda *_: (BrokerId(1), BrokerId(2)))
+    monkeypatch.setattr(clusters, "drawn_brokers", lambda *_: (BrokerId(1), BrokerId(2)))
     play = played(SEED, (kind,), polling=polling)
     assert len(play.scenario.brokers) == 2
     result = result_of(play, 0.0)
