@@ -137,7 +137,7 @@ def _packages(_: Settings) -> Iterator[tuple[Status, str]]:
 
 def _java(_: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.runtime.java import find_java
-    from streaming.runtime.scratch import check_scratch
+    from streaming.runtime.java_needs import check_needs
     from streaming.runtime.user import has_name, name_environment, nss_wrapper
 
     java = find_java()
@@ -146,9 +146,9 @@ def _java(_: Settings) -> Iterator[tuple[Status, str]]:
     if not has_name(uid := os.geteuid()):
         yield Status.OK, f"uid {uid} has no name in /etc/passwd; Spark gets one by {nss_wrapper()}"
     try:
-        check_scratch()
+        check_needs()
     except ConfigurationError as refusal:
-        yield Status.WARNING, f"{refusal}, unless the configuration of Spark does"
+        yield Status.WARNING, str(refusal)  # the configuration of Spark may have another folder
 
 
 def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:

@@ -32,7 +32,7 @@ from streaming.jobs.java_output import JavaOutput
 from streaming.resources import conf_path
 from streaming.runtime import class_archive
 from streaming.runtime.java import find_java, java_environment
-from streaming.runtime.scratch import check_scratch
+from streaming.runtime.java_needs import check_needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,7 +87,7 @@ def build_session(
 
     Raises:
         MissingTool: there is no Java that Spark runs on.
-        ConfigurationError: Java has no folder for temporary files.
+        ConfigurationError: Java lacks what it takes to start.
         IsrwatchError: its Java process did not start, or has ended.
     """
     silence_connections()
@@ -96,7 +96,7 @@ def build_session(
     given, own_options = _given(), tuple[str, ...]()
     if not is_submitted():
         os.environ.update(java_environment())
-        check_scratch(given.get(JAVA_OPTIONS, ""), given.get("spark.driver.extraJavaOptions", ""))
+        check_needs(given.get(JAVA_OPTIONS, ""), given.get("spark.driver.extraJavaOptions", ""))
         if is_local() and not _has_address():
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             own_options = (WITHOUT_HOST_NAME,)

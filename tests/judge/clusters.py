@@ -35,7 +35,7 @@ class DrawnCluster(NamedTuple):
 def drawn_cluster(random: Random, kinds: Collection[str]) -> DrawnCluster:
     """Draw a cluster on which faults of these kinds can happen."""
     preset, constants = _constants(random, kinds)
-    brokers = _brokers(random, kinds)
+    brokers = drawn_brokers(random, kinds)
     needs_racks = not {"rack", "rack_isolation"}.isdisjoint(kinds)
     racks = _racks(random, brokers) if needs_racks or random.random() < 1 / 2 else {}
     scenario = Scenario(
@@ -71,7 +71,8 @@ def _constants(random: Random, kinds: Collection[str]) -> tuple[str, Constants]:
     )
 
 
-def _brokers(random: Random, kinds: Collection[str]) -> tuple[BrokerId, ...]:
+def drawn_brokers(random: Random, kinds: Collection[str]) -> tuple[BrokerId, ...]:
+    """Draw ids of brokers."""
     least = 4 if not {"rack", "rack_isolation", "several", "decommission"}.isdisjoint(kinds) else 3
     count = random.choice((3, 3, 4, 4, 5, 6, 6, 8, 12))
     count = max(count, least, 6 if len(kinds) > 1 else 0)

@@ -11,6 +11,7 @@ from docs.builder.quality import QUALITY, section_of
 from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.events import IncidentClass
 from streaming.contracts.identifiers import BrokerId, Micros
+from tests.judge import clusters
 from tests.judge.__main__ import KINDS as JUDGED
 from tests.judge.__main__ import Kind
 from tests.judge.cruise_control import CruiseControl
@@ -19,6 +20,7 @@ from tests.judge.faults import DRAWERS
 from tests.judge.judging import seeds
 from tests.judge.matching import ReportedIncident, judged
 from tests.judge.play import played
+from tests.judge.polls.monitor import Polling
 from tests.judge.pool import CHECKOUT
 from tests.judge.results import interval, rendered, result_of
 from tests.judge.slow_play import RULES
@@ -204,6 +206,17 @@ def test_of_every_fault_no_harm_is_silent_no_alarm_is_false_and_no_cause_is_prov
     assert [one["trouble"] for one in result["findings"] if one["is_silent"]] == []
     if not play.is_polled:  # of a polled cluster no order can be proven
         assert [one["trouble"] for one in result["findings"] if one["is_false_alarm"]] == []
+
+
+@pytest.mark.parametrize("polling", [None, Polling()], ids=["log", "polled"])
+@pytest.mark.parametrize("kind", ["controller_stall", pytest.param("isolation", marks=pytest.mark.long)])
+def test_of_two_brokers_the_same_is_said(kind: str, polling: Polling | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No draw has so few: there is no third one that sees who is to blame."""
+    monkeypatch.setattr(clusters, "drawn_brokers", lambda *_: (BrokerId(1), BrokerId(2)))
+    play = played(SEED, (kind,), polling=polling)
+    assert len(play.scenario.brokers) == 2
+    result = result_of(play, 0.0)
+    assert (result["unexplained"], result["wrong_proven"], result["errors"]) == (0, [], 0)
 
 
 @pytest.mark.parametrize("kind", JUDGED.values(), ids=JUDGED)

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streaming.contracts.identifiers import ClusterId
-    from streaming.settings import ControllersSettings, Settings
+    from streaming.settings import ClusterSettings, ControllersSettings, Settings
     from streaming.sources.permissions import Grantee
     from streaming.sources.protocol.addresses import Peers
     from streaming.sources.protocol.quorum_messages import Quorum
+    from streaming.sources.protocol.security import Security
 
 
 def checkpoint_path(bus: Path, name: str) -> Path:
@@ -45,11 +46,9 @@ def open_metadata_log(
         ConnectionRefused: no broker can be reached.
     """
     cluster = settings.cluster
-    own = cluster.controllers.client
-    login = from_client(own, "cluster.controllers.client") if own else from_client(cluster.client)
     return MetadataLogSource(
         bootstrap_of(settings, peers),
-        dialer(login, peers),
+        dialer(login_of_controllers(cluster), peers),
         cluster=cluster.name,
         name=f"metadata_log:{settings.collect.collector_name}",
         path=path,
@@ -58,6 +57,20 @@ def open_metadata_log(
         report=report,
         silence_seconds=SILENCE_SECONDS,
     )
+
+
+def login_of_controllers(cluster: ClusterSettings) -> Security:
+    """Return TLS and login for controllers: those for brokers, unless they have a table of their own.
+
+    What controllers refuse is to be changed in that table: brokers accept what is in the other one.
+
+    Raises:
+        ConfigurationError: a client property is wrong.
+    """
+    table = "cluster.controllers.client"
+    if cluster.controllers.client:
+        return from_client(cluster.controllers.client, table)
+    return from_client(cluster.client).written_in(f"{table} (now that of cluster.client)")
 
 
 def bootstrap_of(settings: Settings, peers: Peers | None = None) -> Bootstrap:

@@ -8,7 +8,7 @@ by name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka.net.sasl import get_sasl_mechanism
@@ -90,6 +90,10 @@ class Security:
     def keys(self) -> str:
         """The properties that the login comes from."""
         return "sasl.oauthbearer.*" if self.tokens is not None else "sasl.username and sasl.password"
+
+    def written_in(self, table: str) -> Security:
+        """Return the same, which sentences ascribe to another table."""
+        return replace(self, tls=None if self.tls is None else replace(self.tls, table=table), table=table)
 
     def prepare(self) -> None:
         """Get what a login needs before it begins: a token that holds.

@@ -105,7 +105,9 @@ def test_directories_that_get_no_new_replicas_are_marked_and_said_by_broker(tabl
     assert "broker 3 puts" not in said
 
 
-def test_a_voter_whose_directory_is_gone_is_shown_with_the_observer_in_its_place(tables: Tables, rows: Rows) -> None:
+def test_a_voter_whose_directory_is_gone_and_twins_are_named_below_all_members_of_the_quorum(
+    tables: Tables, rows: Rows
+) -> None:
     now = tables.observe(rows)
     member = {
         **rows.owner, "controller": 101, "log_end_offset": 7, "collected_at": now, "source": "s", "is_voter": True,
@@ -116,12 +118,16 @@ def test_a_voter_whose_directory_is_gone_is_shown_with_the_observer_in_its_place
         {**member, "node": 101, "directory_id": "a"},
         {**member, "node": 102, "directory_id": "gone", "last_caught_up_at": now - 50_000_000},
         {**member, "node": 102, "directory_id": "new", "is_voter": False},
+        *({**member, "node": 3, "directory_id": each, "is_voter": False} for each in ("twin", "own")),
     )
     shown = [(row["node"], row["role"], row["directory_id"]) for row in objects(tables.directory, "quorum")]
-    assert shown == [(101, "leader", "a"), (102, "voter", "gone"), (102, "observer", "new")]
+    assert shown[:2] == [(101, "leader", "a"), (102, "voter", "gone")]
+    assert sorted(shown[2:]) == [(3, "observer", "own"), (3, "observer", "twin"), (102, "observer", "new")]
     said = " ".join(state(tables.directory, "quorum").split())
     assert "the directory gone of voter 102 is gone: it runs with new, as an observer" in said
     assert "remove-controller --controller-id 102 --controller-directory-id gone;" in said
+    twins = "two processes run with node.id 3: with directory own as an observer, with directory twin as an observer"
+    assert twins in said
 
 
 def test_without_a_sample_of_the_leader_no_lag_is_known(tables: Tables, rows: Rows) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -26,8 +27,10 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
 
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.settings import ClusterSettings, ControllersSettings
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.messages import LogEnd
+from streaming.sources.metadata_log.opening import login_of_controllers
 from streaming.sources.protocol import connection as connection_module
 from streaming.sources.protocol import sockets as sockets_module
 from streaming.sources.protocol.addresses import Address, Peers, parse_servers
@@ -167,6 +170,24 @@ def test_a_mechanism_that_is_lacking_is_refused(quorum: Any, address: Address, m
     sentence = r"does not offer PLAIN; set cluster\.client sasl\.mechanism to one of SCRAM-SHA"
     with pytest.raises(ServiceRefused, match=sentence):
         Connection(address, from_client({**LOGIN, "sasl.mechanism": "PLAIN"}))
+
+
+def test_what_controllers_refuse_is_to_be_changed_in_their_own_table(
+    quorum: Any, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers accept the login of the other one: its change would end that."""
+    quorum.login = Server
+    monkeypatch.setattr(f"{__name__}.OFFERED", ["SCRAM-SHA-512"])
+    login = {**LOGIN, "sasl.mechanism": "PLAIN"}
+    of_brokers = ClusterSettings(bootstrap_servers=str(address), client=login)
+    own = replace(of_brokers, client={}, controllers=ControllersSettings(client=login))
+    for cluster, table in (
+        (of_brokers, "cluster.controllers.client (now that of cluster.client)"),
+        (own, "cluster.controllers.client"),
+    ):
+        with pytest.raises(ServiceRefused) as refusal:
+            Connection(address, login_of_controllers(cluster))
+        assert str(refusal.value).endswith(f"not offer PLAIN; set {table} sasl.mechanism to one of SCRAM-SHA-512")
 
 
 def test_a_server_that_wants_a_login_and_gets_none_hangs_up(quorum: Any, address: Address) -> None:

@@ -1,7 +1,8 @@
-"""The folder for temporary files of Java: one sentence where there is none, instead of traces of Spark."""
+"""What Java lacks to start Spark: one sentence, instead of its traces."""
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, Status
 from streaming.errors import ConfigurationError
 from streaming.jobs import session
-from streaming.runtime import scratch
-from streaming.runtime.scratch import check_scratch
+from streaming.runtime import java_needs
+from streaming.runtime.java_needs import check_needs
 from streaming.settings import Settings
 
 
@@ -19,7 +20,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_of_the_job_and_of_docto
 ) -> None:
     """Read-only, full or not there: what is tried is to make a folder in it."""
     gone = tmp_path / "gone"
-    monkeypatch.setattr(scratch, "DEFAULT", str(gone))
+    monkeypatch.setattr(java_needs, "DEFAULT", str(gone))
     sentence = f"Java cannot put temporary files into {gone} (No such file or directory), and without them Spark does"
     with pytest.raises(ConfigurationError) as refusal:
         session.build_session("test")
@@ -27,14 +28,22 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_of_the_job_and_of_docto
     found = dict(CHECKS_OF_THE_MACHINE["Java"](Settings()))
     assert found[Status.WARNING].startswith(sentence)
     gone.mkdir()
-    check_scratch()
+    check_needs()
     assert Status.WARNING not in dict(CHECKS_OF_THE_MACHINE["Java"](Settings()))
     assert not list(gone.iterdir())
 
 
+def test_a_limit_of_open_files_that_is_too_low_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java_needs, "LEAST_FILES", resource.getrlimit(resource.RLIMIT_NOFILE)[1] + 1)
+    with pytest.raises(ConfigurationError, match=r"a process may open \d+ files here, and Spark takes more: raise the"):
+        session.build_session("test")
+    found = dict(CHECKS_OF_THE_MACHINE["Java"](Settings()))
+    assert "LimitNOFILE=" in found[Status.WARNING]
+
+
 def test_the_folder_is_that_of_the_last_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "DEFAULT", "/nowhere")
+    monkeypatch.setattr(java_needs, "DEFAULT", "/nowhere")
     monkeypatch.setenv("JDK_JAVA_OPTIONS", f"-Xmx1g -Djava.io.tmpdir={tmp_path}")
-    check_scratch()
+    check_needs()
     with pytest.raises(ConfigurationError, match="into /other "):
-        check_scratch("-Djava.io.tmpdir=/other -Xmx2g")
+        check_needs("-Djava.io.tmpdir=/other -Xmx2g")
