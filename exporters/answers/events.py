@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.answers.answer import Answer, AsOf, Row, Sentence, Tone, read_time
+from exporters.answers.subject import past_of
 from exporters.read_model.event_filter import EventFilter, EventKey, key_of
 from exporters.read_model.incident_archive import read_names
-from exporters.read_model.past import Past
 from exporters.read_model.recorded_events import COLUMNS, added_events, history
 from exporters.read_model.times import Clock, Version, read_moment
 from exporters.read_model.unreadable import UnreadableTables
@@ -115,7 +115,7 @@ def _then(tables: Tables, at: str, clock: Clock) -> AsOf:
     moment = read_moment(at, clock.now)
     if isinstance(moment, Version):
         return AsOf(clock.now, checked_version(tables.folder, moment.number))
-    Past(tables.folder, lambda: clock.now).check(moment)
+    past_of(tables).check(moment)
     return AsOf(moment)
 
 

@@ -9,8 +9,9 @@ from exporters.answers import links
 from exporters.answers.answer import Answer, AsOf, ClusterFreshness, Row, Sentence, read_time, refuse_unknown
 from exporters.answers.event_groups import by_moment
 from exporters.answers.event_text import as_event, causes_explained
+from exporters.answers.subject import past_of
 from exporters.read_model.events import INCIDENT_COLUMNS
-from exporters.read_model.incident_archive import IncidentArchive, groups_beyond, read_names
+from exporters.read_model.incident_archive import IncidentArchive, groups_beyond, read_names, was_open
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import is_recovered
 from exporters.read_model.times import SECOND, Clock, span
@@ -67,10 +68,12 @@ def answer(tables: Tables, question: Question) -> Answer:
     refuse_unknown(question.clusters, names_there, "cluster")
     since, until = (read_time(name, given, clock) for name in ("since", "until"))
     as_of = None if question.at is None else AsOf(clock.read(question.at))
+    rows = archive.between(since, until, question.clusters)
     if as_of is not None:
-        rows = archive.open_at(as_of.moment, question.clusters)
-    else:
-        rows = archive.between(since, until, question.clusters)
+        past = past_of(tables)
+        if past.range() is not None:
+            past.check(as_of.moment)
+        rows = [row for row in rows if was_open(row, as_of.moment)]
     rows = [row for row in rows if not given.get("class") or row["incident_class"] in _classes(given["class"])]
     is_whole = question.everything or since is not None or until is not None or as_of is not None
     shown = rows if is_whole else [row for row in rows if row["closed_at"] is None]

@@ -335,9 +335,14 @@ def names_of_now(tables: Place, snapshot: ReplicationSnapshot | None = None) -> 
     return {each.cluster.cluster_id: name for name, each in clusters_by_name(snapshot).items()}
 
 
+def past_of(tables: Tables) -> Past:
+    """Return the past of these tables."""
+    return tables.past or Past(tables.folder, lambda: tables.now)
+
+
 def _past(tables: Tables, at: str, errors: dict[str, str]) -> tuple[ReplicationSnapshot, AsOf]:
     """Return the state as of a time, by what had occurred, or of a version of the changes."""
-    moment, past = read_moment(at, tables.now), tables.past or Past(tables.folder, lambda: tables.now)
+    moment, past = read_moment(at, tables.now), past_of(tables)
     if not isinstance(moment, Version):
         return past.snapshot(moment), AsOf(moment)
     version = checked_version(tables.folder, moment.number)

@@ -124,14 +124,6 @@ class IncidentArchive:
             and (since is None or row["closed_at"] is None or row["closed_at"] >= since)
         ]
 
-    def open_at(self, moment: int, clusters: Collection[str] = ()) -> list[Row]:
-        """Return those that were open at a moment, with all that is known of them today."""
-        return [
-            row
-            for row in self.all(clusters)
-            if row["opened_at"] <= moment and (row["closed_at"] is None or row["closed_at"] > moment)
-        ]
-
     def of_id(self, any_id: str) -> Row:
         """Return the incident of an id: short, under any name of its cluster, or the beginning of a long one.
 
@@ -237,6 +229,11 @@ def _decoded(selected: pa.Table, before: _ArchiveContent) -> tuple[dict[str, Row
     return {each: new[each] if each in new else before.rows[each] for each in ids}, over
 
 
+def was_open(row: Row, moment: int) -> bool:
+    """Return whether an incident was open at a moment."""
+    return bool(row["opened_at"] <= moment and (row["closed_at"] is None or row["closed_at"] > moment))
+
+
 def _open_first(row: Row) -> tuple[bool, int, str]:
     return row["closed_at"] is not None, -row["opened_at"], row["incident_id"]
 
@@ -293,7 +290,7 @@ def one_of(rows: Sequence[Row], any_id: str, names: Mapping[str, str]) -> Row:
     every = {each: {*used.get(each, ()), *([names[each]] if each in names else ())} for each in {*used, *names}}
     findable = {each: findable_names(used[each], names.get(each), others_names(each, every)) for each in used}
     matching = [row for row in rows if any_id in ids_of(row, findable[row["cluster_id"]])]
-    matching = matching or [row for row in rows if row["incident_id"].startswith(any_id)]
+    matching = matching or [row for row in rows if any_id and row["incident_id"].startswith(any_id)]
     if not matching:  # as it was copied or typed
         typed = any_id.strip().casefold()
         matching = [row for row in rows if typed in map(str.casefold, ids_of(row, findable[row["cluster_id"]]))]

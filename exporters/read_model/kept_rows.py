@@ -79,7 +79,7 @@ class KeptTable:
         self._identity = None if self._table is None else identity_of(path, self.version)
 
     def _has_followed(self, path: Url) -> bool:
-        """Go on to the newest version by the entries after this one: opening reads a checkpoint, request by request."""
+        """Load the newest version from the entries after this one: opening reads a checkpoint, request by request."""
         table, before = self._table, self.version
         if table is None:
             return False

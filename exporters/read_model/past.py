@@ -265,7 +265,8 @@ class Past:
             written = self._clusters.transaction(PARTITION_CHANGES.name)
             after = BEFORE_FIRST if written is None else written
             near = self._states.copies.holding(table, {"version": ColumnBounds(lowest=after + 1)})
-            reports |= _later_reports(near, after)
+            for key, until in _later_reports(near, after).items():
+                reports[key] = max(until, reports.get(key, until))
         opened = table, int(table.version())
         if self._oldest is None or self._oldest[0] != opened:
             self._oldest = opened, _oldest(table, self._changes.transaction(EXPIRED))

@@ -26,6 +26,7 @@ from exporters.terminal.options import (
     ServerOption,
     TablesOption,
     TopicOption,
+    moment_of,
 )
 from exporters.terminal.output import RowFormat, RowOutput, output_of, until_closed
 from streaming.contracts.events import Cause, EventKind
@@ -78,7 +79,7 @@ def events(  # noqa: PLR0913 - one parameter per option
     event: EventOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option(min=0, help="Show the newest N rows; 0 for all.")] = 100,
+    limit: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Show the newest N rows; 0 for all.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep following new events until Ctrl-C.")] = False,
     each: EachOption = None,
     as_of: AsOfOption = None,
@@ -98,7 +99,8 @@ def events(  # noqa: PLR0913 - one parameter per option
     times = {name: clock.iso(clock.read(text)) for name, text in (("since", since), ("until", until)) if text}
     given: dict[str, Any] = {"topic": topic, "partition": partition, "broker": broker, "cause": cause, "event": event}
     filters = {name: tuple(map(str, values)) for name, values in given.items() if values}
-    question = Question(tuple(cluster or ()), {**filters, **{name: (text,) for name, text in times.items()}}, at=as_of)
+    filters |= {name: (text,) for name, text in times.items()}
+    question = Question(tuple(cluster or ()), filters, at=moment_of(as_of, local=local))
     source = AnswerSource.of(server, tables, config_file)
     output, unreadable = output_of(row_format, clock, streams_in_pipe=True), UnreadableTables()
     is_each = each if each is not None else output.format in {RowFormat.JSON, RowFormat.CSV}

@@ -26,7 +26,7 @@ from exporters.terminal.options import (
 )
 from exporters.terminal.output import RowFormat, until_closed
 from streaming.delta.store.place import tables_place
-from streaming.durations import seconds_of
+from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError
 from streaming.escapes import json_text
 from streaming.settings import load
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES: Final = {HealthStatus.HEALTHY: 0, HealthStatus.UNHEALTHY: 1, HealthStatus.UNKNOWN: 3}
 _INTERRUPTED: Final = 130
+_LARGEST_AGE: Final = 24_000 * 86_400.0
 _WITHOUT: Final = "no_controller and primary_source_lost have no history and are left out"
 _STYLES: Final = {
     HealthStatus.HEALTHY: "green",
@@ -88,7 +89,7 @@ def health(  # noqa: PLR0913 - one parameter per option
     """
     if row_format not in {None, RowFormat.TABLE, RowFormat.JSON}:
         raise ConfigurationError(f"health has no rows for -o {row_format}; use table or json")
-    age = None if max_age is None else seconds_of("--max-age", max_age)
+    age = None if max_age is None else _age(max_age)
     max_seconds, ignored = age or load(config_file).export.stale_after, _ignorable(ignore or [])
     basis = HealthBasis(max_age_seconds=max_seconds, allows_planned=allow_planned, ignored=ignored)
     names, at = tuple(cluster or ()), _moment(as_of, wait, local=local)
@@ -101,6 +102,14 @@ def health(  # noqa: PLR0913 - one parameter per option
     with until_closed():
         _print(look, reader.basis, Clock(micros_now(), local), as_json=row_format is RowFormat.JSON)
     raise typer.Exit(EXIT_CODES[look.status])
+
+
+def _age(max_age: str) -> float:
+    """Return the age of the option: one that a server takes as well."""
+    age = seconds_of("--max-age", max_age)
+    if not 0 < age < _LARGEST_AGE:
+        raise ConfigurationError(f"--max-age is {max_age!r}; use a duration from 1ms to {duration_text(_LARGEST_AGE)}")
+    return age
 
 
 def _moment(as_of: str | None, wait: str | None, *, local: bool) -> str | None:

@@ -27,6 +27,7 @@ from exporters.terminal.options import (
     OutputOption,
     ServerOption,
     TablesOption,
+    moment_of,
 )
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
@@ -79,6 +80,8 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     """
     if as_markdown and incident is None:
         raise ConfigurationError("--markdown is of one incident; give its id, such as prod-17")
+    if as_of is not None and incident is not None:
+        raise ConfigurationError("an incident is as it is known today; leave out --as-of, or the id for those of then")
     source, clock = AnswerSource.of(server, tables, config_file), Clock(micros_now(), local)
     with until_closed():
         if incident is not None:
@@ -92,7 +95,9 @@ def incidents(  # noqa: PLR0913 - one parameter per option
             return
         given = {"class": kinds or (), "since": () if since is None else (clock.iso(clock.read(since)),)}
         filters = {name: tuple(map(str, values)) for name, values in given.items() if values}
-        answer = source.ask("incidents", Question(tuple(cluster or ()), filters, everything, as_of))
+        answer = source.ask(
+            "incidents", Question(tuple(cluster or ()), filters, everything, moment_of(as_of, local=local))
+        )
         output = output_of(row_format, replace(clock, now=answer.now))
         print_answer(
             output, "incidents", answer, shown=SubjectColumns(lambda _, clock: incident_fields(clock), incident_style)

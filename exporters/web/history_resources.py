@@ -9,7 +9,7 @@ from exporters.answers.incidents import archive_of
 from exporters.read_model.conditions import ALL_RULES
 from exporters.read_model.event_filter import EventFilter, key_of
 from exporters.read_model.events import INCIDENT_COLUMNS
-from exporters.read_model.incident_archive import time_of
+from exporters.read_model.incident_archive import time_of, was_open
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.recorded_events import COLUMNS, history
 from exporters.read_model.unreadable import UnreadableTables
@@ -175,7 +175,9 @@ def _chosen(view: View, query: Query) -> list[Row]:
     if query["incident"]:
         rows = [*{row["incident_id"]: row for row in _rows_of_ids(archive.find, query["incident"])}.values()]
     elif view.at is not None:
-        return archive.open_at(view.at)
+        at = view.at
+        rows = [row for row in archive.between(query["since"], query["until"]) if row["opened_at"] <= at]
+        return [row for row in rows if state == "all" or was_open(row, at) is (state != "closed")]
     else:
         rows = archive.between(query["since"], query["until"])
         has_time = query["since"] is not None or query["until"] is not None
@@ -204,7 +206,7 @@ INCIDENT_LIST: Final = ApiResource(
     name="incidents",
     summary="Incidents",
     help="Incidents, newest first: the open ones, unless a state, a time or an id is given. At a moment of the past "
-    "those that were open then, with all that is known of them today.",
+    "the state is that of then, and all else as known today.",
     columns=columns_of(INCIDENTS, INCIDENT_COLUMNS),
     filters=(
         _parameter("incident", "Id of an incident, short or long; one that was merged into another gives that one."),

@@ -244,7 +244,8 @@ class PageRoutes:
             raise PageRefused(404, str(refused), self._possible(inputs)) from refused
         except IsrwatchError as error:
             raise PageRefused(503, f"the past cannot be read: {error}") from error
-        return replace(inputs, snapshot=snapshot, now=at, past=past)
+        # Without a table that the past needs there is no page: what cannot be read now says nothing of then.
+        return replace(inputs, snapshot=snapshot, now=at, past=past, unreadable={})
 
     def _state(
         self, at: int, scope: ChangeScope, inputs: Inputs, target: Target

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from exporters.read_model import incident_archive
-from exporters.read_model.incident_archive import IncidentArchive, IncidentUnknown
+from exporters.read_model.incident_archive import IncidentArchive, IncidentUnknown, was_open
 from streaming.contracts.tables import INCIDENTS
 from streaming.errors import TableRefused
 from tests.delta.test_layouts import set_layout
@@ -52,13 +52,16 @@ def test_open_ones_come_first_and_what_was_merged_is_found_by_its_id_alone(archi
 def test_a_range_selects_what_lasted_within_and_a_moment_what_was_open_then(
     archive: IncidentArchive, rows: Any
 ) -> None:
+    def then(moment: int) -> list[dict[str, Any]]:
+        return [row for row in archive.all() if was_open(row, moment)]
+
     at = [rows.start + number * 10 * SECOND for number in range(9)]
     assert ids(archive.between(at[1], at[2], ["main"])) == ["stop:3", "lag:2"], "both ends are inclusive"
     assert ids(archive.between(at[7], None)) == ["loss:1"], "an open one lasts until now"
     assert ids(archive.between(None, at[0] - 1)) == []
-    assert ids(archive.open_at(at[4])) == ["loss:1", "stop:3"]
-    assert ids(archive.open_at(at[5])) == ["loss:1"], "at the moment of its end it is over"
-    assert ids(archive.open_at(at[0] - 1)) == []
+    assert ids(then(at[4])) == ["loss:1", "stop:3"]
+    assert ids(then(at[5])) == ["loss:1"], "at the moment of its end it is over"
+    assert ids(then(at[0] - 1)) == []
 
 
 def test_neighbours_are_of_the_same_cluster_in_the_order_of_their_begins(archive: IncidentArchive) -> None:

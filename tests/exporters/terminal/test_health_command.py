@@ -105,6 +105,8 @@ def test_tables_that_cannot_be_read_leave_it_unknown(tables: Any, rows: Any) -> 
     ("options", "sentence"),
     [
         (["--cluster", "nobody"], "unknown cluster nobody; known: main"),
+        (["--max-age", "0s"], "--max-age is '0s'; use a duration from 1ms to 24000d"),
+        (["--max-age", "99999999999d"], "--max-age is '99999999999d'; use a duration from 1ms to 24000d"),
         (["--max-age", "soon"], "--max-age is 'soon'; write a duration with its unit"),
         (["--wait", "5m ago"], "--wait is '5m ago'; write a duration with its unit"),
         (["--ignore", "data_stale"], "data_stale cannot be ignored: without data nothing is healthy"),
@@ -287,6 +289,7 @@ def test_a_moment_that_cannot_be_judged_is_exit_code_2(night: Any) -> None:
 
 def test_a_time_of_this_zone_is_judged_with_local(night: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     now, sources = night
+    invoke = CliRunner().invoke
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     time.tzset()
     try:
@@ -295,6 +298,9 @@ def test_a_time_of_this_zone_is_judged_with_local(night: Any, monkeypatch: pytes
             code, output = asked(source, "--as-of", local[:23], "--local")
             assert (code, output.splitlines()[0].partition(";")[0]) == (1, f"as of {local}")
             assert asked(source, "--as-of", local)[0] == 1, "with its zone it needs no option"
+            for command in ("events", "incidents", "brokers"):
+                assert invoke(app, [command, *source, "--as-of", local[:23], "--local"]).exit_code == 0, command
+                assert invoke(app, [command, *source, "--as-of", local[:23]]).exit_code == 2, "UTC: not recorded yet"
     finally:
         monkeypatch.undo()
         time.tzset()

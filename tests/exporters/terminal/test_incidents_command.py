@@ -245,6 +245,14 @@ def test_either_name_of_a_renamed_cluster_finds_its_incidents_unless_another_clu
             found(rows, missing, **names)
 
 
+def test_one_incident_is_as_known_today_and_found_as_its_id_is_typed(tables: Path) -> None:
+    done = CliRunner().invoke(app, ["incidents", "broker_loss-2", "--tables", str(tables), "--as-of", "1m"])
+    assert (done.exit_code, "an incident is as it is known today; leave out --as-of" in done.stderr) == (2, True)
+    assert incidents(tables, "Broker_Loss-2 ") == incidents(tables, "broker_loss-2")
+    done = CliRunner().invoke(app, ["incidents", "", "--tables", str(tables)])
+    assert (done.exit_code, "there is no incident ''" in done.stderr) == (2, True)
+
+
 def test_the_list_of_a_renamed_cluster_is_selected_by_either_name(tables: Path, tmp_path: Path) -> None:
     shutil.copytree(tables, tmp_path, dirs_exist_ok=True)
     state = {column.name: None for column in CLUSTER_STATE_TABLE.columns}

@@ -7,6 +7,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -432,6 +433,37 @@ def test_health_is_200_for_a_gate_only_when_all_is_well_and_newer_than_asked(tab
         assert [each["counts"] for each in body["clusters"][0]["reasons"]] == [False, False]
         status, sentence = refusal(address, "/api/v1/health", ignore="data_stale")
         assert (status, sentence.partition(";")[0]) == (400, "ignore is 'data_stale'")
+
+
+def test_incidents_at_a_moment_have_the_state_of_then_and_are_filtered_as_others(tables: Any, rows: Any) -> None:
+    now = micros_now()
+    for seconds in (300, 5):
+        at = now - seconds * SECOND
+        tables.commit(rows.cluster_row(at), rows.broker(1, at), rows.source(at))
+    first, second = now - 250 * SECOND, now - 150 * SECOND
+    tables.put(
+        "incidents",
+        rows.incident("a", "broker_loss", first, short_id="main-1", closed_at=first + 20 * SECOND, carried=None),
+        rows.incident("b", "broker_loss", second, short_id="main-2", closed_at=second + 90 * SECOND, carried=None),
+        as_of=1,
+    )
+    with served(tables.directory) as address:
+        wait_until(lambda: json_at(address, "/api/v1/clusters")[0] == 200)
+
+        def shown(**given: Any) -> list[str]:
+            body = answer(address, "/api/v1/incidents", at=second + SECOND, **given)
+            return [row["short_id"] for row in body["incidents"]]
+
+        assert shown() == shown(state="open") == ["main-2"]
+        assert shown(state="closed") == ["main-1"]
+        assert shown(state="all") == ["main-2", "main-1"]
+        assert shown(state="all", until=first) == ["main-1"]
+        moment, path = datetime.fromtimestamp(second // SECOND + 1, UTC).isoformat(), "/api/v1/answers/incidents"
+        assert [row["short_id"] for row in answer(address, path, at=moment)["rows"]] == ["main-2"]
+        assert answer(address, path, at=moment, until=moment)["rows"] != []
+        assert answer(address, path, at=moment, until="200s")["rows"] == []
+        for outside in ("2h", "2126-01-01T00:00:00Z"):
+            assert refusal(address, path, at=outside)[0] == 400, "none is open of which nothing is recorded"
 
 
 def test_health_at_a_moment_is_that_of_the_moment_by_the_clock_of_now(tables: Any, rows: Any) -> None:
