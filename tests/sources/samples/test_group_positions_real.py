@@ -11,14 +11,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from deploy.sandbox import Sandbox, wait_until
-from streaming.contracts.group_readers import GroupOffsetsRow, PartitionReader, reader_of
+from streaming.contracts.group_readers import STANDING, GroupOffsetsRow, PartitionReader, is_stuck, reader_of
+from streaming.contracts.identifiers import Micros
+from streaming.sources.samples.groups import readable
 from tests.chaos_kafka.answers import KafkasAdmin
 from tests.chaos_kafka.schedule import Shape
 from tests.chaos_kafka.stage import planned
 from tests.sources.samples.test_odd_clusters_real import Sampled, commit
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
-TOPICS = ("stays", "left", "drained", "marked", "assigned", "new")
+TOPICS = ("stays", "left", "drained", "marked", "assigned", "new", "aborted", "markers", "plain")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,9 @@ def sampled(cluster: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Itera
             yield sampled
 
 
-def write(cluster: Sandbox, topic: str, count: int, transactional_id: str | None = None) -> None:
+def write(
+    cluster: Sandbox, topic: str, count: int, transactional_id: str | None = None, *, is_aborted: bool = False
+) -> None:
     more = {} if transactional_id is None else {"transactional.id": transactional_id}
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **more})
     if transactional_id is not None:
@@ -47,7 +51,8 @@ def write(cluster: Sandbox, topic: str, count: int, transactional_id: str | None
     for _ in range(count):
         producer.produce(topic, b"record", partition=0)
     if transactional_id is not None:
-        producer.commit_transaction()
+        producer.flush(30)
+        (producer.abort_transaction if is_aborted else producer.commit_transaction)(30)
     assert producer.flush(30) == 0
 
 
@@ -118,3 +123,68 @@ def test_an_owner_that_never_committed_has_no_lag_and_no_loss(cluster: Sandbox, 
         row = row_of(sampled, "starts", "new", member="app-7")
         assert reader_of(row) is PartitionReader.UNCOMMITTED
         assert (row.lag, row.records_lost, row.beyond, row.lag_seconds) == (None, None, None, None)
+
+
+@pytest.fixture
+def asked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readable, "STANDS", Micros(1_000_000))
+
+
+def is_stuck_later(row: GroupOffsetsRow) -> bool | None:
+    """Whether the group is stuck once it has stood still for long enough; False where nothing need be there."""
+    return row.standing_since is not None and is_stuck(row._replace(standing_since=row.collected_at - STANDING))
+
+
+def asked_for(sampled: Sampled, topic: str, committed: int, **columns: Any) -> GroupOffsetsRow:
+    return row_of(sampled, f"reads {topic}", topic, committed_offset=committed, member="app-7", **columns)
+
+
+@pytest.mark.usefixtures("asked_soon")
+def test_a_group_that_commits_by_record_is_stuck_behind_committed_transactions_and_not_behind_aborted_ones(
+    cluster: Sandbox, sampled: Sampled
+) -> None:
+    with closing(member(cluster, "reads aborted", "aborted")) as consumer:
+        write(cluster, "aborted", 1, "writes")
+        consumer.commit(offsets=[TopicPartition("aborted", 0, 1)], asynchronous=False)
+        for _ in range(10):
+            write(cluster, "aborted", 3, "writes", is_aborted=True)
+        row = asked_for(sampled, "aborted", 1, is_transactional=True, stable_lag=1 + 10 * 4)
+        for _ in range(5):
+            row = asked_for(sampled, "aborted", 1)
+            assert (row.standing_since is not None, row.readable_at, is_stuck_later(row)) == (True, None, None)
+        while not is_stuck_later(row):
+            write(cluster, "aborted", 1, "writes")
+            row = asked_for(sampled, "aborted", 1)
+        write(cluster, "aborted", 3, "writes", is_aborted=True)
+        for _ in range(5):
+            assert is_stuck_later(asked_for(sampled, "aborted", 1)), "what was committed is there"
+
+
+@pytest.mark.usefixtures("asked_soon")
+def test_markers_of_several_producers_are_nothing_to_read(cluster: Sandbox, sampled: Sampled) -> None:
+    with closing(member(cluster, "reads markers", "markers")) as consumer:
+        producers = [
+            Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": f"writer-{number}"})
+            for number in range(3)
+        ]
+        for producer in producers:
+            producer.init_transactions(30)
+            producer.begin_transaction()
+            producer.produce("markers", b"record", partition=0)
+            producer.flush(30)
+        for producer in producers:
+            producer.commit_transaction(30)
+        consumer.commit(offsets=[TopicPartition("markers", 0, 3)], asynchronous=False)
+        row = asked_for(sampled, "markers", 3, is_transactional=True)
+        assert (row.stable_lag, row.standing_since is not None, is_stuck_later(row)) == (3, True, None)
+
+
+@pytest.mark.usefixtures("asked_soon")
+def test_where_nobody_writes_transactions_whatever_is_there_can_be_read(cluster: Sandbox, sampled: Sampled) -> None:
+    with closing(member(cluster, "reads plain", "plain")) as consumer:
+        consumer.commit(offsets=[TopicPartition("plain", 0, 0)], asynchronous=False)
+        row = row_of(sampled, "reads plain", "plain", committed_offset=0)
+        while not is_stuck_later(row):
+            write(cluster, "plain", 1)
+            row = asked_for(sampled, "plain", 0)
+        assert (row.is_transactional, row.readable_at is not None) == (False, True)
