@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -70,6 +72,10 @@ def row_of(sampled: Sampled, group: str, topic: str, **columns: Any) -> GroupOff
     """Wait until the newest row of a group in a topic has these values."""
     expected = {"group": group, "topic": topic, **columns}
     (row,) = sampled.until(lambda row: all(row[name] == value for name, value in expected.items()), str(expected))
+    return as_row(row)
+
+
+def as_row(row: dict[str, Any]) -> GroupOffsetsRow:
     micros = {name: round(value.timestamp() * 1e6) for name, value in row.items() if hasattr(value, "timestamp")}
     return GroupOffsetsRow.of(row | micros)
 
@@ -135,8 +141,29 @@ def is_stuck_later(row: GroupOffsetsRow) -> bool | None:
     return row.standing_since is not None and is_stuck(row._replace(standing_since=row.collected_at - STANDING))
 
 
-def asked_for(sampled: Sampled, topic: str, committed: int, **columns: Any) -> GroupOffsetsRow:
-    return row_of(sampled, f"reads {topic}", topic, committed_offset=committed, member="app-7", **columns)
+class Reads:
+    """The newest row of a group that has a member in a topic of its own; each is a later one."""
+
+    def __init__(self, sampled: Sampled, topic: str) -> None:
+        self._sampled, self._topic, self._after = sampled, topic, datetime.min.replace(tzinfo=UTC)
+
+    def row(self, **columns: Any) -> GroupOffsetsRow:
+        expected = {"group": f"reads {self._topic}", "member": "app-7", **columns}
+
+        def is_later(row: dict[str, Any]) -> bool:
+            return row["collected_at"] > self._after and all(row[name] == value for name, value in expected.items())
+
+        (row,) = self._sampled.until(is_later, str(expected))
+        self._after = row["collected_at"]
+        return as_row(row)
+
+    def until_stuck(self, write: Callable[[], None]) -> GroupOffsetsRow:
+        """Write something before each round until the group is stuck there, later."""
+        deadline = time.monotonic() + 60
+        while not is_stuck_later(row := self.row()):
+            assert time.monotonic() < deadline, row
+            write()
+        return row
 
 
 @pytest.mark.usefixtures("asked_soon")
@@ -148,16 +175,15 @@ def test_a_group_that_commits_by_record_is_stuck_behind_committed_transactions_a
         consumer.commit(offsets=[TopicPartition("aborted", 0, 1)], asynchronous=False)
         for _ in range(10):
             write(cluster, "aborted", 3, "writes", is_aborted=True)
-        row = asked_for(sampled, "aborted", 1, is_transactional=True, stable_lag=1 + 10 * 4)
-        for _ in range(5):
-            row = asked_for(sampled, "aborted", 1)
+        reads = Reads(sampled, "aborted")
+        reads.row(is_transactional=True, stable_lag=1 + 10 * 4)
+        for _ in range(8):
+            row = reads.row()
             assert (row.standing_since is not None, row.readable_at, is_stuck_later(row)) == (True, None, None)
-        while not is_stuck_later(row):
-            write(cluster, "aborted", 1, "writes")
-            row = asked_for(sampled, "aborted", 1)
+        reads.until_stuck(lambda: write(cluster, "aborted", 1, "writes"))
         write(cluster, "aborted", 3, "writes", is_aborted=True)
         for _ in range(5):
-            assert is_stuck_later(asked_for(sampled, "aborted", 1)), "what was committed is there"
+            assert is_stuck_later(reads.row()), "what was committed is there"
 
 
 @pytest.mark.usefixtures("asked_soon")
@@ -175,7 +201,7 @@ def test_markers_of_several_producers_are_nothing_to_read(cluster: Sandbox, samp
         for producer in producers:
             producer.commit_transaction(30)
         consumer.commit(offsets=[TopicPartition("markers", 0, 3)], asynchronous=False)
-        row = asked_for(sampled, "markers", 3, is_transactional=True)
+        row = Reads(sampled, "markers").row(is_transactional=True, committed_offset=3)
         assert (row.stable_lag, row.standing_since is not None, is_stuck_later(row)) == (3, True, None)
 
 
@@ -183,8 +209,5 @@ def test_markers_of_several_producers_are_nothing_to_read(cluster: Sandbox, samp
 def test_where_nobody_writes_transactions_whatever_is_there_can_be_read(cluster: Sandbox, sampled: Sampled) -> None:
     with closing(member(cluster, "reads plain", "plain")) as consumer:
         consumer.commit(offsets=[TopicPartition("plain", 0, 0)], asynchronous=False)
-        row = row_of(sampled, "reads plain", "plain", committed_offset=0)
-        while not is_stuck_later(row):
-            write(cluster, "plain", 1)
-            row = asked_for(sampled, "plain", 0)
+        row = Reads(sampled, "plain").until_stuck(lambda: write(cluster, "plain", 1))
         assert (row.is_transactional, row.readable_at is not None) == (False, True)
