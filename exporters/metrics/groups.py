@@ -247,10 +247,9 @@ GROUP_METRICS: Final = (
     _of_topic(
         "stuck_partitions",
         "Partitions of a topic that are read, and whose committed offset has stood still for 15 minutes, and for twice "
-        "as long as before its last two commits, before something that can be read. Not a single offset that was there "
-        "before it was watched, nor, of a group that commits record by record, a few transactions: those may be a "
-        "marker, or aborted.",
-        "standing_since usual_wait standing_rises rests is_transactional stable_lag owned_at",
+        "as long as before its last two commits, before something that is proven to be readable. Offsets that may be "
+        "markers of transactions, or aborted, do not count.",
+        "standing_since usual_wait standing_rises rests is_transactional readable_at stable_lag owned_at",
         per_topic(is_stuck, of_known=True),
     ),
     _of_topic(

@@ -40,7 +40,8 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 # - What a reader passed between two samples it may have read, though it was deleted meanwhile: that is no loss.
 # - What is unknown is None, and carries over: a leader that does not answer neither begins nor ends anything.
 # - A position is in the row of its newest sample, so it survives restarts, and no cut of a log into batches changes it.
-#   It is remembered for ``MOVING``: after a longer time without a sample it begins again.
+#   It is remembered for ``MOVING``: after a longer time without a sample it begins again. Only commits where no member
+#   was seen, which may be all that shows a reader, are remembered for ``REMEMBERED``, as long as the job runs.
 #
 # Invariant: whatever is read, committed, appended and deleted between two readings, ``beyond`` and ``records_lost``
 # never exceed the truth at some moment between them. tests/contracts/test_group_positions.py; the twin on Arrow columns
@@ -146,6 +147,8 @@ NOTHING: Final = GroupPosition()
 A_MARKER: Final = 1
 MOVING: Final = 300_000_000
 """So long, microseconds, no coordinator may list a group that moves: the new one reads its offsets first."""
+REMEMBERED: Final = 3_600_000_000
+"""So long, microseconds without a sample, it is remembered when a partition without an owner was committed."""
 RESTARTING: Final = 300_000_000
 """So long, microseconds, all members may be away, or not be described, until what they owned was left."""
 STABLE: Final = "Stable"
@@ -160,7 +163,7 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
         before: the sample before, and the position after it; None for none. One that is too old says nothing any more.
         now: this sample.
     """
-    last, position = before if before and now.at - before[0].at <= MOVING else (None, NOTHING)
+    last, position = _remembered(before, now)
     lag, stable_lag = (_lag(now, end) for end in (now.high_watermark, now.last_stable_offset))
     records_lost, lost_at = _lost(last, position, now)
     moved = last is not None and now.offset is not None and (last.offset is None or now.offset > last.offset)
@@ -189,6 +192,21 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
         left_at=now.at if _is_left(now, owned_at) else position.left_at,
         readable_at=position.readable_at if now.readable_at is None else now.readable_at,
     )
+
+
+def _remembered(
+    before: tuple[GroupReadings, GroupPosition] | None, now: GroupReadings
+) -> tuple[GroupReadings | None, GroupPosition]:
+    """Return the sample before and its position; after a silence only when a group without members committed."""
+    gap = None if before is None else now.at - before[0].at
+    if before is None or gap is None or gap > REMEMBERED:
+        return None, NOTHING
+    position = before[1]
+    if gap <= MOVING:
+        return before
+    if position.owned_at is not None:
+        return None, NOTHING
+    return None, GroupPosition(committed_at=position.committed_at, committed_before=position.committed_before)
 
 
 def _rests(position: GroupPosition, now: GroupReadings) -> int:

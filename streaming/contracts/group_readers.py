@@ -167,7 +167,7 @@ def is_stuck_still(row: GroupOffsetsRow) -> bool | None:
     if not row.stable_lag:
         return None if row.stable_lag is None else False
     if is_read(row):
-        return None if row.committed_at is None else False
+        return None if row.committed_at is None or row.committed_at < (row.watched_since or 0) else False
     if row.members == 0 and row.owned_at is None and row.committed_at is None:
         is_new = row.watched_since is not None and row.collected_at - row.watched_since <= COMMITTING
         return None if is_new else False

@@ -98,14 +98,15 @@ DESCRIBE_TRANSACTIONAL_IDS: Final = Permission(
     on="the transactional ids",
     option=_TRANSACTIONAL_IDS,
     requests="ListTransactions, DescribeTransactions",
-    without="open transactions are not listed, so none is found to hang",
+    without="neither open nor committed transactions are listed, so none is found to hang",
 )
 READ_TOPICS: Final = Permission(
     operation="Read",
     on="the topics",
     option=_TOPICS,
-    requests="DescribeProducers, of partitions whose last stable offset does not move",
-    without="it is unknown which transaction holds the last stable offset of a partition, and whether it hangs",
+    requests="DescribeProducers, of partitions whose last stable offset does not move, or where a group stands still",
+    without="it is unknown which transaction holds the last stable offset of a partition, and whether it hangs; and "
+    "where transactions are written, whether a group that stands still has anything to read",
 )
 PERMISSIONS: Final = (
     CLUSTER_ACTION,

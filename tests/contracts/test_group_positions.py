@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.contracts.group_positions import MOVING, RESTARTING, RESTS, GroupPosition, GroupReadings, position_after
+from streaming.contracts.group_positions import (
+    MOVING,
+    REMEMBERED,
+    RESTARTING,
+    RESTS,
+    GroupPosition,
+    GroupReadings,
+    position_after,
+)
 from streaming.contracts.group_readers import (
     COMMITTING,
     LOSING,
@@ -504,6 +512,25 @@ def test_a_consumer_without_membership_stays_stuck_through_a_silence_and_a_stopp
     assert is_stuck_still(partition.sampled(STANDING))
     partition.set(member=None, members=0, state="Empty").sampled(RESTARTING)
     assert is_stuck_still(partition.sample()) is False
+
+
+@pytest.mark.parametrize(
+    ("owner", "silence", "reads"),
+    [(None, REMEMBERED, True), (None, REMEMBERED + ROUND, False), ("app", MOVING + ROUND, False)],
+)
+def test_the_commits_of_a_consumer_without_membership_count_through_a_silence(
+    owner: str | None, silence: int, *, reads: bool
+) -> None:
+    """One before it and one behind it: an operator sets offsets once. Not if there was an owner, which was stopped."""
+    partition = Partition(end=100, committed=10, member=owner)
+    partition.sample()
+    partition.set(committed=15, member=None, members=0, state="Empty").sample()
+    partition.at = Micros(partition.at + silence - ROUND)
+    assert reader_of(partition.sample()) is PartitionReader.NONE
+    row = partition.set(committed=20).sample()
+    assert reader_of(row) is (PartitionReader.COMMITS if reads else PartitionReader.NONE)
+    row = partition.sampled(STANDING)
+    assert (is_stuck(row), row.standing_since) == (reads, partition.at - STANDING // ROUND * ROUND - ROUND)
 
 
 def test_a_group_that_is_not_described_for_a_moment_has_its_last_owner() -> None:

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.contracts.group_positions import MOVING, RESTARTING, GroupPosition, GroupReadings, position_after
+from streaming.contracts.group_positions import (
+    MOVING,
+    REMEMBERED,
+    RESTARTING,
+    GroupPosition,
+    GroupReadings,
+    position_after,
+)
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.queries import plain_type
@@ -83,13 +90,13 @@ def test_a_partition_is_left_once_all_members_were_away_for_long(last: int) -> N
     assert position.left_at == (None if last == RESTARTING else 1 + last)
 
 
-def taken(batches: list[list[Row]]) -> dict[tuple[str, int], GroupPosition]:
+def taken(batches: list[list[Row]], *, restarts: bool = True) -> dict[tuple[str, int], GroupPosition]:
     names = {"cluster_id": "c", "cluster": "prod", "topic_id": "t", "topic": "orders"}
     newest = Newest(GROUP_OFFSETS, PLAIN.empty_table())
     for batch in batches:
         columns = {name: PLAIN.field(name).type for name in (*names, *(batch[0] if batch else ()))}
         newest.take(pa.Table.from_pylist([names | sample for sample in batch], schema=pa.schema(columns.items())))
-        newest = Newest(GROUP_OFFSETS, newest.rows)
+        newest = Newest(GROUP_OFFSETS, newest.rows) if restarts else newest
     return {
         (row["group"], row["partition"]): GroupPosition(*(row[name] for name in GroupPosition._fields))
         for row in newest.rows.to_pylist()
@@ -102,6 +109,17 @@ def test_the_columns_are_the_rule_in_any_cut_of_the_samples(samples: list[Row], 
     in_order = sorted(samples, key=lambda sample: sample["collected_at"])
     whole = (0, *sorted(cut for cut in cuts if cut < len(samples)), len(samples))
     assert taken([in_order[begin:end] for begin, end in pairwise(whole)]) == expected(in_order)
+
+
+@settings(max_examples=examples(40))
+@given(SAMPLES, st.lists(st.sampled_from([0, 1, MOVING, REMEMBERED - MOVING, REMEMBERED]), min_size=25, max_size=25))
+def test_silences_are_the_same_in_any_cut_while_the_job_runs(samples: list[Row], silences: list[int]) -> None:
+    at, in_order = 0, list[Row]()
+    for sample, silence in zip(samples, silences, strict=False):
+        at += silence
+        in_order.append(sample | {"collected_at": at + 1})
+    found = taken([[each] for each in in_order], restarts=False)
+    assert found == {key: position for key, position in expected(in_order).items() if key in found}
 
 
 def answered(at: int, coordinator: int, *groups: str, **more: Any) -> pa.Table:

@@ -379,7 +379,8 @@ def _put_groups(tables: Tables, rows: Rows, common: dict[str, Any]) -> None:
     committed = {**common, "group": "payments", "topic_id": "id-of-orders", "topic": "orders", "records_lost": 0}
     kept = {"log_start_offset": 50, "high_watermark": 70, "last_stable_offset": 70, "stable_lag": 10, "member": "app-7",
             "committed_at": rows.start - 960 * SECOND, "standing_since": rows.start - 950 * SECOND,
-            "standing_end": 65, "owned_at": common["collected_at"], "beyond": 0}  # fmt: skip
+            "standing_end": 65, "owned_at": common["collected_at"], "readable_at": common["collected_at"],
+            "beyond": 0}  # fmt: skip
     lost = {
         "records_lost": 4,
         "lost_at": rows.start + 9 * SECOND,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contracts.group_positions import A_MARKER, MOVING, RESTARTING, RESTS, STABLE, GroupPosition
+from streaming.contracts.group_positions import A_MARKER, MOVING, REMEMBERED, RESTARTING, RESTS, STABLE, GroupPosition
 from streaming.delta.samples.runs import carried, shifted, where
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class _Samples(NamedTuple):
     Attributes:
         columns: by name.
         is_same: whether a row has the same key as the row above.
+        is_back: whether it has that after a silence, for which only commits are remembered.
         is_known: whether a row was computed before, and keeps its position; it is the first of its key, or late.
         offset: the first offset that the group has not passed.
         is_unmoved: whether it is that of the row above.
@@ -33,6 +34,7 @@ class _Samples(NamedTuple):
 
     columns: Mapping[str, pa.Array]
     is_same: pa.Array
+    is_back: pa.Array
     is_known: pa.Array
     offset: pa.Array
     is_unmoved: pa.Array
@@ -41,10 +43,10 @@ class _Samples(NamedTuple):
         """Return what known rows have, and what was computed of the others."""
         return pc.if_else(self.is_known, self.columns[name], computed)
 
-    def carried(self, name: str, computed: pa.Array) -> pa.Array:
-        """Return the same; where it is null, it is that of the row above, if this has the same key."""
-        values = self.kept(name, computed)
-        begins = pc.or_(pc.or_(self.is_known, pc.invert(self.is_same)), values.is_valid())
+    def carried(self, name: str, computed: pa.Array, continues: pa.Array | None = None) -> pa.Array:
+        """Return the same; where it is null, it is that of the row above, if this continues it: has the same key."""
+        values, continues = self.kept(name, computed), self.is_same if continues is None else continues
+        begins = pc.or_(pc.or_(self.is_known, pc.invert(continues)), values.is_valid())
         return carried(begins, values)
 
 
@@ -58,10 +60,13 @@ def with_positions(rows: pa.Table, is_same: pa.Array, is_known: pa.Array) -> pa.
     """
     columns = {name: rows[name].combine_chunks() for name in rows.column_names}
     at = columns["collected_at"]
-    is_same = pc.and_(is_same, pc.less_equal(pc.subtract(at, shifted(at)), MOVING).fill_null(False))
+    gap = pc.subtract(at, shifted(at))
+    is_back = pc.and_(is_same, pc.less_equal(gap, REMEMBERED).fill_null(False))
+    is_same = pc.and_(is_same, pc.less_equal(gap, MOVING).fill_null(False))
+    is_back = pc.and_(is_back, pc.invert(is_same))
     offset = pc.coalesce(columns["committed_offset"], columns["start_offset"])
     is_unmoved = pc.and_(is_same, pc.equal(offset, shifted(offset)).fill_null(False))
-    samples = _Samples(columns, is_same, is_known, offset, is_unmoved)
+    samples = _Samples(columns, is_same, is_back, is_known, offset, is_unmoved)
     for name, column in _computed(samples).items():
         place = rows.column_names.index(name)
         rows = rows.set_column(place, rows.schema.field(place), column.cast(rows.schema.field(place).type))
@@ -81,8 +86,9 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
     held = pc.less(columns["last_stable_offset"], columns["high_watermark"]).fill_null(False)
     seen = pc.or_(held, columns["is_transactional"].fill_null(False))
     was_seen = samples.carried("is_transactional", where(seen, seen)).fill_null(False)
-    committed_at = samples.carried("committed_at", where(moved, columns["collected_at"]))
     owned_at = samples.carried("owned_at", where(columns["member"].is_valid(), columns["collected_at"]))
+    continues = pc.or_(samples.is_same, pc.and_(samples.is_back, shifted(owned_at).is_null()))
+    committed_at = samples.carried("committed_at", where(moved, columns["collected_at"]), continues)
     waits = pc.subtract(columns["collected_at"], shifted(since)).fill_null(0)
     waited = samples.carried("waited", where(moved, waits))
     usual_wait = where(moved, pc.min_element_wise(waited, shifted(waited), skip_nulls=False))
@@ -102,7 +108,7 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
         rises,
         _rests(samples, moved),
         samples.carried("watched_since", where(is_new_position, columns["collected_at"])),
-        samples.carried("committed_before", where(moved, shifted(committed_at))),
+        samples.carried("committed_before", where(moved, shifted(committed_at)), continues),
         waited,
         samples.carried("usual_wait", usual_wait),
         samples.carried("left_at", where(_is_left(columns, owned_at), columns["collected_at"])),

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from streaming.changes.advice.slow_brokers import UNKNOWN_SPEED, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.durability import TopicDurability
+from streaming.contracts.group_positions import REMEMBERED
 from streaming.contracts.sample_tables import BROKER_SPEED, KEPT_AT, TOPIC_SETTINGS
 from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, MICROS_PER_SECOND
 from streaming.contracts.topic_roles import consequence, role_of
@@ -48,7 +49,7 @@ class Newest:
             for item, memory in zip(schema, self._schema, strict=True)
         ])  # fmt: skip
         self._rows = rows.select(self._schema.names).cast(self._schema)
-        self._left = self._rows.slice(0, 0)  # positions that another block, or coordinator, may have
+        self._left = self._rows.slice(0, 0)  # positions that another block, or coordinator, may have, or a later one
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -85,6 +86,9 @@ class Newest:
         rows = self._merged(reported)
         self._rows = remembered(rows, reported, self.definition.forgotten_after * _SECOND)
         if len(self) < rows.num_rows:
+            if DELETED_TO in self._schema.names:
+                forgotten = rows.filter(pc.invert(_is_in(rows, self._rows, self.definition.key)))
+                self._left = pa.concat_tables([self._left, forgotten]).unify_dictionaries().combine_chunks()
             self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of dropped rows
 
     def reported(self, samples: pa.Table) -> pa.Table:
@@ -116,7 +120,7 @@ class Newest:
             if len(marks := ended(reported, self.definition)):
                 gone = gone.filter(pc.invert(_is_in(gone, marks, ["cluster_id", self.definition.kept_by])))
             left = pa.concat_tables([left, gone]).unify_dictionaries().combine_chunks()
-        self._left = remembered(left, reported, self.definition.forgotten_after * _SECOND) if len(left) else left
+        self._left = remembered(left, reported, REMEMBERED) if len(left) else left
         return without_replaced(present)
 
 

@@ -426,12 +426,12 @@ class ActiveProducer(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a transaction open."""
+        """True while it has a transaction open."""
         return self.start_offset >= 0
 
     @property
     def has_ended_transaction(self) -> bool:
-        """Whether its newest batch is the marker of a transaction."""
+        """True if its newest batch is the marker of a transaction."""
         return self.has_marker and not self.is_open
 
 

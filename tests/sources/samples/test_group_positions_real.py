@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,14 +13,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from deploy.sandbox import Sandbox, wait_until
-from streaming.contracts.group_readers import GroupOffsetsRow, PartitionReader, reader_of
+from streaming.contracts.group_readers import STANDING, GroupOffsetsRow, PartitionReader, is_stuck, reader_of
+from streaming.contracts.identifiers import Micros
+from streaming.sources.samples.groups import readable
 from tests.chaos_kafka.answers import KafkasAdmin
 from tests.chaos_kafka.schedule import Shape
 from tests.chaos_kafka.stage import planned
 from tests.sources.samples.test_odd_clusters_real import Sampled, commit
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
-TOPICS = ("stays", "left", "drained", "marked", "assigned", "new")
+TOPICS = ("stays", "left", "drained", "marked", "assigned", "new", "aborted", "markers", "plain")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,9 @@ def sampled(cluster: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Itera
             yield sampled
 
 
-def write(cluster: Sandbox, topic: str, count: int, transactional_id: str | None = None) -> None:
+def write(
+    cluster: Sandbox, topic: str, count: int, transactional_id: str | None = None, *, is_aborted: bool = False
+) -> None:
     more = {} if transactional_id is None else {"transactional.id": transactional_id}
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **more})
     if transactional_id is not None:
@@ -47,7 +53,8 @@ def write(cluster: Sandbox, topic: str, count: int, transactional_id: str | None
     for _ in range(count):
         producer.produce(topic, b"record", partition=0)
     if transactional_id is not None:
-        producer.commit_transaction()
+        producer.flush(30)
+        (producer.abort_transaction if is_aborted else producer.commit_transaction)(30)
     assert producer.flush(30) == 0
 
 
@@ -65,6 +72,10 @@ def row_of(sampled: Sampled, group: str, topic: str, **columns: Any) -> GroupOff
     """Wait until the newest row of a group in a topic has these values."""
     expected = {"group": group, "topic": topic, **columns}
     (row,) = sampled.until(lambda row: all(row[name] == value for name, value in expected.items()), str(expected))
+    return as_row(row)
+
+
+def as_row(row: dict[str, Any]) -> GroupOffsetsRow:
     micros = {name: round(value.timestamp() * 1e6) for name, value in row.items() if hasattr(value, "timestamp")}
     return GroupOffsetsRow.of(row | micros)
 
@@ -118,3 +129,85 @@ def test_an_owner_that_never_committed_has_no_lag_and_no_loss(cluster: Sandbox, 
         row = row_of(sampled, "starts", "new", member="app-7")
         assert reader_of(row) is PartitionReader.UNCOMMITTED
         assert (row.lag, row.records_lost, row.beyond, row.lag_seconds) == (None, None, None, None)
+
+
+@pytest.fixture
+def asked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readable, "STANDS", Micros(1_000_000))
+
+
+def is_stuck_later(row: GroupOffsetsRow) -> bool | None:
+    """Whether the group is stuck once it has stood still for long enough; False where nothing need be there."""
+    return row.standing_since is not None and is_stuck(row._replace(standing_since=row.collected_at - STANDING))
+
+
+class Reads:
+    """The newest row of a group that has a member in a topic of its own; each is a later one."""
+
+    def __init__(self, sampled: Sampled, topic: str) -> None:
+        self._sampled, self._topic, self._after = sampled, topic, datetime.min.replace(tzinfo=UTC)
+
+    def row(self, **columns: Any) -> GroupOffsetsRow:
+        expected = {"group": f"reads {self._topic}", "member": "app-7", **columns}
+
+        def is_later(row: dict[str, Any]) -> bool:
+            return row["collected_at"] > self._after and all(row[name] == value for name, value in expected.items())
+
+        (row,) = self._sampled.until(is_later, str(expected))
+        self._after = row["collected_at"]
+        return as_row(row)
+
+    def until_stuck(self, write: Callable[[], None]) -> GroupOffsetsRow:
+        """Write something before each round until the group is stuck there, later."""
+        deadline = time.monotonic() + 60
+        while not is_stuck_later(row := self.row()):
+            assert time.monotonic() < deadline, row
+            write()
+        return row
+
+
+@pytest.mark.usefixtures("asked_soon")
+def test_a_group_that_commits_by_record_is_stuck_behind_committed_transactions_and_not_behind_aborted_ones(
+    cluster: Sandbox, sampled: Sampled
+) -> None:
+    with closing(member(cluster, "reads aborted", "aborted")) as consumer:
+        write(cluster, "aborted", 1, "writes")
+        consumer.commit(offsets=[TopicPartition("aborted", 0, 1)], asynchronous=False)
+        for _ in range(10):
+            write(cluster, "aborted", 3, "writes", is_aborted=True)
+        reads = Reads(sampled, "aborted")
+        reads.row(is_transactional=True, stable_lag=1 + 10 * 4)
+        for _ in range(8):
+            row = reads.row()
+            assert (row.standing_since is not None, row.readable_at, is_stuck_later(row)) == (True, None, None)
+        reads.until_stuck(lambda: write(cluster, "aborted", 1, "writes"))
+        write(cluster, "aborted", 3, "writes", is_aborted=True)
+        for _ in range(5):
+            assert is_stuck_later(reads.row()), "what was committed is there"
+
+
+@pytest.mark.usefixtures("asked_soon")
+def test_markers_of_several_producers_are_nothing_to_read(cluster: Sandbox, sampled: Sampled) -> None:
+    with closing(member(cluster, "reads markers", "markers")) as consumer:
+        producers = [
+            Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": f"writer-{number}"})
+            for number in range(3)
+        ]
+        for producer in producers:
+            producer.init_transactions(30)
+            producer.begin_transaction()
+            producer.produce("markers", b"record", partition=0)
+            producer.flush(30)
+        for producer in producers:
+            producer.commit_transaction(30)
+        consumer.commit(offsets=[TopicPartition("markers", 0, 3)], asynchronous=False)
+        row = Reads(sampled, "markers").row(is_transactional=True, committed_offset=3)
+        assert (row.stable_lag, row.standing_since is not None, is_stuck_later(row)) == (3, True, None)
+
+
+@pytest.mark.usefixtures("asked_soon")
+def test_where_nobody_writes_transactions_whatever_is_there_can_be_read(cluster: Sandbox, sampled: Sampled) -> None:
+    with closing(member(cluster, "reads plain", "plain")) as consumer:
+        consumer.commit(offsets=[TopicPartition("plain", 0, 0)], asynchronous=False)
+        row = Reads(sampled, "plain").until_stuck(lambda: write(cluster, "plain", 1))
+        assert (row.is_transactional, row.readable_at is not None) == (False, True)

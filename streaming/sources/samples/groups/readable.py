@@ -1,12 +1,11 @@
-"""Proof that there is something to read where a group stands still: markers and aborted records have offsets, too.
+"""Questions whether there is something to read where a group stands still: markers have offsets, too.
 
-Nothing is asked while every group moves on. Where one has stood still before the last stable offset for ``STANDS``,
+While every group moves on, none is asked. Where one has stood still before the last stable offset for ``STANDS``,
 the leader is asked who wrote transactions in the partition (DescribeProducers, KIP-664): it remembers each producer for
-a day. If nobody did, whatever is there can be read. Otherwise coordinators are asked which of these producers have
+a day. Without such a producer everything can be read. Otherwise coordinators are asked which of these producers have
 committed their last transaction, and when that began (ListTransactions, DescribeTransactions): it has written in the
 partition if the leader has a marker of this producer that is not older. In a cluster without ``__transaction_state``
-nothing is asked either: no transaction was ever written there. Without a proof it is unknown whether anything can be
-read. No record is read for all this.
+everything can be read. Without a proof it is unknown whether anything can be. No record is read for all this.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _DENIED_MICROS: Final = Micros(600_000_000)
 _CONSUMER_OFFSETS: Final = "__consumer_offsets"
 
 
-class Standing(NamedTuple):
+class StandingOffset(NamedTuple):
     """A group stands before the last stable offset of a partition.
 
     Attributes:
@@ -67,7 +66,7 @@ class Standing(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """What is known of a partition.
+    """Conclusions about a partition.
 
     Attributes:
         topic_id: of its topic.
@@ -87,7 +86,7 @@ class StandingGroups:
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._of: dict[str, dict[TopicPartition, Standing]] = {}
+        self._of: dict[str, dict[TopicPartition, StandingOffset]] = {}
         self._noted: dict[str, Micros] = {}
         self._proofs: dict[TopicPartition, Proof] = {}
         self._now = AT_ONCE
@@ -112,19 +111,21 @@ class StandingGroups:
                 self._of[name], self._noted[name] = now, at
             else:
                 self._of.pop(name, None)
-        known = {place: proof for place, proof in self._proofs.items() if topic_ids.get(place[0], "") == proof.topic_id}
-        if not known:
+        proofs = {
+            place: proof for place, proof in self._proofs.items() if topic_ids.get(place[0], "") == proof.topic_id
+        }
+        if not proofs:
             return answer
         columns: dict[str, dict[str, dict[int, Any]]] = {"readable_at": {}, "is_transactional": {}}
-        for (topic, number), proof in known.items():
+        for (topic, number), proof in proofs.items():
             for column, by_topic in columns.items():
                 by_topic.setdefault(topic, {})[number] = getattr(proof, column)
         return replace(answer, positions={**answer.positions, **columns})
 
     @staticmethod
     def _standing(
-        answer: CoordinatorAnswer, name: str, before: Mapping[TopicPartition, Standing], at: Micros
-    ) -> Iterator[tuple[TopicPartition, Standing]]:
+        answer: CoordinatorAnswer, name: str, before: Mapping[TopicPartition, StandingOffset], at: Micros
+    ) -> Iterator[tuple[TopicPartition, StandingOffset]]:
         starts, ends = (answer.positions.get(field, {}) for field in ("log_start_offset", "last_stable_offset"))
         for topic, offsets in (answer.committed.get(name) or answer.starts.get(name) or {}).items():
             log_starts, stable = starts.get(topic, {}), ends.get(topic, {})
@@ -136,7 +137,7 @@ class StandingGroups:
                         yield (topic, number), same
                 elif max(offset, log_starts.get(number, 0)) < end:
                     if same is None:
-                        yield (topic, number), Standing(offset, at, end)
+                        yield (topic, number), StandingOffset(offset, at, end)
                     else:
                         yield (topic, number), same if end <= same.end else same._replace(has_grown=True)
 
@@ -180,7 +181,7 @@ class StandingGroups:
         )
 
 
-class Asked(NamedTuple):
+class LeaderAnswer(NamedTuple):
     """Response of a leader, with the question: the partitions, and whether more came since groups stand still there."""
 
     places: Mapping[TopicPartition, bool]
@@ -241,7 +242,7 @@ class ReadableKind:
         if answer.kind == COORDINATORS:
             self._take_transactions(view, answer.value)
             return AnswerContent([])
-        asked: Asked = answer.value
+        asked: LeaderAnswer = answer.value
         for place, has_grown in asked.places.items():
             self._take_producers(place, asked, envelope["collected_at"], has_grown=has_grown)
         if (denied := asked.producers.denied) is None:
@@ -249,7 +250,7 @@ class ReadableKind:
         self._due.next_at = Micros(max(self._due.next_at, self._due.next_at - self._due.period + _DENIED_MICROS))
         return AnswerContent([], PermissionDenied(READ_TOPICS, on=f"topic {denied}"))
 
-    def _take_producers(self, place: TopicPartition, asked: Asked, now: Micros, *, has_grown: bool) -> None:
+    def _take_producers(self, place: TopicPartition, asked: LeaderAnswer, now: Micros, *, has_grown: bool) -> None:
         producers = asked.producers.of.get(place)
         if producers is None or not (producers or has_grown):
             self._standing.put(place, asked.topic_ids, asked_at=now)
@@ -270,8 +271,10 @@ class ReadableKind:
                 self._standing.put(place, view.topic_ids, readable_at=max(proven))
 
 
-def _asked(places: Mapping[TopicPartition, bool], topic_ids: Mapping[str, TopicId], connection: Connection) -> Asked:
+def _asked(
+    places: Mapping[TopicPartition, bool], topic_ids: Mapping[str, TopicId], connection: Connection
+) -> LeaderAnswer:
     by_topic: dict[str, list[int]] = {}
     for topic, number in sorted(places, key=itemgetter(0)):
         by_topic.setdefault(topic, []).append(number)
-    return Asked(places, topic_ids, active_producers(connection, by_topic))
+    return LeaderAnswer(places, topic_ids, active_producers(connection, by_topic))
