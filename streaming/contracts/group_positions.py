@@ -40,8 +40,9 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 # - What a reader passed between two samples it may have read, though it was deleted meanwhile: that is no loss.
 # - What is unknown is None, and carries over: a leader that does not answer neither begins nor ends anything.
 # - A position is in the row of its newest sample, so it survives restarts, and no cut of a log into batches changes it.
-#   It is remembered for ``MOVING``: after a longer time without a sample it begins again. Only commits where no member
-#   was seen, which may be all that shows a reader, are remembered for ``REMEMBERED``, as long as the job runs.
+#   It is remembered for ``MOVING``: after a longer time without a sample it begins again. Only the time of the last loss,
+#   and commits where no member was seen, which may be all that shows a reader, are remembered for ``REMEMBERED``, as long
+#   as the job runs.
 #
 # Invariant: whatever is read, committed, appended and deleted between two readings, ``beyond`` and ``records_lost``
 # never exceed the truth at some moment between them. tests/contracts/test_group_positions.py; the twin on Arrow columns
@@ -148,7 +149,7 @@ A_MARKER: Final = 1
 MOVING: Final = 300_000_000
 """So long, microseconds, no coordinator may list a group that moves: the new one reads its offsets first."""
 REMEMBERED: Final = 3_600_000_000
-"""So long, microseconds without a sample, it is remembered when a partition without an owner was committed."""
+"""So long, microseconds without a sample, the last loss is remembered, and commits of a partition without an owner."""
 RESTARTING: Final = 300_000_000
 """So long, microseconds, all members may be away, or not be described, until what they owned was left."""
 STABLE: Final = "Stable"
@@ -197,16 +198,17 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
 def _remembered(
     before: tuple[GroupReadings, GroupPosition] | None, now: GroupReadings
 ) -> tuple[GroupReadings | None, GroupPosition]:
-    """Return the sample before and its position; after a silence only when a group without members committed."""
+    """Return the sample before and its position; after a silence the last loss, and commits without a member."""
     gap = None if before is None else now.at - before[0].at
     if before is None or gap is None or gap > REMEMBERED:
         return None, NOTHING
     position = before[1]
     if gap <= MOVING:
         return before
-    if position.owned_at is not None:
-        return None, NOTHING
-    return None, GroupPosition(committed_at=position.committed_at, committed_before=position.committed_before)
+    unowned = NOTHING if position.owned_at is not None else position
+    return None, GroupPosition(
+        lost_at=position.lost_at, committed_at=unowned.committed_at, committed_before=unowned.committed_before
+    )
 
 
 def _rests(position: GroupPosition, now: GroupReadings) -> int:
@@ -265,7 +267,7 @@ def _lost(last: GroupReadings | None, position: GroupPosition, now: GroupReading
     if committed is None or log_start is None:
         return position.records_lost, position.lost_at
     if position.records_lost is None or position.deleted_to is None:
-        return max(0, log_start - committed), None
+        return max(0, log_start - committed), position.lost_at
     before = last.committed_offset if last is not None else None
     unread_from = max(committed, position.deleted_to, committed if before is None else before)
     rise = max(0, log_start - unread_from)

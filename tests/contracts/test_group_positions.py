@@ -189,8 +189,19 @@ def test_a_loss_is_news_for_a_while_though_the_group_goes_on_and_the_next_one_is
 def test_what_was_lost_before_a_silence_is_not_over_because_it_is_forgotten() -> None:
     partition = Partition(end=200, committed=10, member="app")
     partition.sample()
-    assert is_losing_still(partition.set(start=50).sample())
+    lost_at = partition.set(start=50).sample().collected_at
     partition.at = Micros(partition.at + MOVING)
+    row = partition.sample()
+    assert (row.lost_at, is_losing_still(row)) == (lost_at, True)
+    row = partition.sampled(lost_at + LOSING + ROUND - partition.at)
+    assert (row.lost_at, is_losing_still(row)) == (lost_at, False)
+
+
+def test_what_was_lost_before_the_position_was_forgotten_is_unknown_for_a_while() -> None:
+    partition = Partition(end=200, committed=10, member="app")
+    partition.sample()
+    assert is_losing_still(partition.set(start=50).sample())
+    partition.at = Micros(partition.at + REMEMBERED)
     assert is_losing_still(partition.sample()) is None
     assert is_losing_still(partition.sampled(LOSING - ROUND)) is None
     assert is_losing_still(partition.sampled(ROUND)) is False

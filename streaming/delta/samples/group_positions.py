@@ -26,7 +26,7 @@ class _Samples(NamedTuple):
     Attributes:
         columns: by name.
         is_same: whether a row has the same key as the row above.
-        is_back: whether it has that after a silence, for which only commits are remembered.
+        is_back: whether it has that after a silence, for which only commits and the last loss are remembered.
         is_known: whether a row was computed before, and keeps its position; it is the first of its key, or late.
         offset: the first offset that the group has not passed.
         is_unmoved: whether it is that of the row above.
@@ -176,7 +176,7 @@ def _lost(samples: _Samples, deleted_to: pa.Array) -> tuple[pa.Array, pa.Array]:
     base = carried(is_base, pc.if_else(samples.is_known, columns["records_lost"], where(is_read, distance)))
     lost = pc.add(base, pc.subtract(total, carried(is_base, total)))
     rose_at = where(pc.and_(pc.greater(rise, 0), pc.invert(is_base)), columns["collected_at"])
-    return lost, samples.carried("lost_at", rose_at)
+    return lost, samples.carried("lost_at", rose_at, pc.or_(samples.is_same, samples.is_back))
 
 
 def _standing(samples: _Samples, stable_lag: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
