@@ -40,9 +40,9 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 # - What a reader passed between two samples it may have read, though it was deleted meanwhile: that is no loss.
 # - What is unknown is None, and carries over: a leader that does not answer neither begins nor ends anything.
 # - A position is in the row of its newest sample, so it survives restarts, and no cut of a log into batches changes it.
-#   It is remembered for ``MOVING``: after a longer time without a sample it begins again. Only the time of the last loss,
-#   and commits where no member was seen, which may be all that shows a reader, are remembered for ``REMEMBERED``, as long
-#   as the job runs.
+#   It is remembered for ``MOVING``: after a longer time without a sample it begins again. Only the time of the last
+#   loss, and commits where no member was seen, which may be all that shows a reader, are remembered for ``REMEMBERED``,
+#   as long as the job runs.
 #
 # Invariant: whatever is read, committed, appended and deleted between two readings, ``beyond`` and ``records_lost``
 # never exceed the truth at some moment between them. tests/contracts/test_group_positions.py; the twin on Arrow columns
@@ -140,7 +140,8 @@ class GroupPosition(NamedTuple):
         Micros | None, "newest sample in which no member owned the partition, and no rebalance explains that"
     ] = None
     readable_at: Annotated[
-        Micros | None, "when something that consumers can read came, or was there, where a group stood still"
+        Micros | None,
+        "first time at which something was proven to be there that consumers can read, since it came there",
     ] = None
 
 
@@ -150,6 +151,8 @@ MOVING: Final = 300_000_000
 """So long, microseconds, no coordinator may list a group that moves: the new one reads its offsets first."""
 REMEMBERED: Final = 3_600_000_000
 """So long, microseconds without a sample, the last loss is remembered, and commits of a partition without an owner."""
+CLOCKS_DIFFER: Final = 5_000_000
+"""By so much, microseconds, the clocks of a broker and of a collector may differ."""
 RESTARTING: Final = 300_000_000
 """So long, microseconds, all members may be away, or not be described, until what they owned was left."""
 STABLE: Final = "Stable"
@@ -171,6 +174,8 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
     waited = _waited(position, now) if moved else position.waited
     since, end, rises = _standing(last, position, now, stable_lag)
     owned_at = position.owned_at if now.member is None else now.at
+    committed_at = now.at if moved else position.committed_at
+    watched_since = now.at if last is None or position.watched_since is None else position.watched_since
     starts = [each for each in (position.deleted_to, now.log_start_offset) if each is not None]
     return GroupPosition(
         lag=lag,
@@ -179,19 +184,19 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
         records_lost=records_lost,
         lost_at=lost_at,
         deleted_to=Offset(max(starts)) if starts else None,
-        committed_at=now.at if moved else position.committed_at,
+        committed_at=committed_at,
         owned_at=owned_at,
         standing_since=since,
         standing_end=end,
         is_transactional=_is_held(now) or now.is_transactional or position.is_transactional or False,
         standing_rises=rises,
         rests=_rests(position, now) if moved else position.rests or 0,
-        watched_since=now.at if last is None else position.watched_since,
+        watched_since=watched_since,
         committed_before=position.committed_at if moved else position.committed_before,
         waited=waited,
         usual_wait=_shorter(position.waited, waited) if moved else position.usual_wait,
         left_at=now.at if _is_left(now, owned_at) else position.left_at,
-        readable_at=position.readable_at if now.readable_at is None else now.readable_at,
+        readable_at=_readable_at(None if moved else position.readable_at, now, max(committed_at or 0, watched_since)),
     )
 
 
@@ -215,6 +220,12 @@ def _rests(position: GroupPosition, now: GroupReadings) -> int:
     """Count that it moved to the last stable offset; right before it there may be a marker that it does not pass."""
     distance = None if now.offset is None or now.last_stable_offset is None else now.last_stable_offset - now.offset
     return 0 if distance == A_MARKER else min(RESTS, (position.rests or 0) + (distance == 0))
+
+
+def _readable_at(known: Micros | None, now: GroupReadings, came: int) -> Micros | None:
+    """Return the first proof since the offset is there; that of a transaction is its begin, by another clock."""
+    proof = now.readable_at
+    return proof if known is None and proof is not None and proof >= came + CLOCKS_DIFFER else known
 
 
 def _shorter(before: int | None, now: int | None) -> int | None:

@@ -29,8 +29,6 @@ _STOPPED: Final = 24 * 3600 * _SECOND
 """A commit so long after the last owner was seen is its own, when it closed, or of an operator who sets the offsets."""
 _RISES: Final = 8
 """So often more must have come where nothing is proven: it may be aborted, but then a transaction would be seen."""
-_CLOCKS_DIFFER: Final = 5 * _SECOND
-"""By so much the clocks of a broker and of a collector may differ."""
 
 
 class PartitionReader(StrEnum):
@@ -139,20 +137,21 @@ def is_stuck(row: GroupOffsetsRow) -> bool | None:
     since, longest = row.standing_since, max(STANDING, min(LONGEST_STANDING, 2 * (row.usual_wait or 0)))
     if since is None or row.collected_at - since < longest or not is_read(row):
         return False
-    if row.stable_lag is None:
+    if row.stable_lag is None or (came := _readable_since(row, since)) is None:
         return None
-    return _is_readable(row) or None
+    return row.collected_at - came >= longest
 
 
-def _is_readable(row: GroupOffsetsRow) -> bool:
-    """Return whether something before which the group stands can be read, and is no marker or aborted record.
+def _readable_since(row: GroupOffsetsRow, since: int) -> int | None:
+    """Return since when something that is no marker or aborted record can be read before which the group stands.
 
-    The proof of the source is not older than its offset; of a transaction it is the begin, by another clock.
+    Among transactions that is the first proof of the source; None without one.
     """
-    came = max(row.committed_at or 0, row.watched_since or 0)
-    if row.readable_at is not None and row.readable_at >= came + _CLOCKS_DIFFER:
-        return True
-    return (row.rests or 0) >= RESTS or (not row.is_transactional and (row.standing_rises or 0) >= _RISES)
+    if (row.rests or 0) >= RESTS or (not row.is_transactional and (row.standing_rises or 0) >= _RISES):
+        return since
+    if row.readable_at is None or not row.is_transactional:
+        return None if row.readable_at is None else since
+    return max(since, row.readable_at)
 
 
 def is_stuck_still(row: GroupOffsetsRow) -> bool | None:

@@ -365,7 +365,9 @@ def test_nothing_that_cannot_be_read_makes_a_group_stand_still() -> None:
     held.set(open=0)
     assert not is_stuck(held.sampled(STANDING * 2)), "all of it may be aborted"
     assert not is_stuck(held.sampled(STANDING, lambda: held.set(end=held.end + 2))), "whatever comes"
-    assert is_stuck(held.set(readable_at=held.at).sample()), "a transaction was committed"
+    row = held.set(readable_at=held.at).sample()
+    assert not is_stuck(row), "a transaction was committed right now"
+    assert is_stuck(held.sampled(STANDING)), "nobody has read it since"
 
 
 def standing_group(**values: Any) -> Partition:
@@ -400,6 +402,17 @@ def test_a_committed_transaction_that_began_since_the_group_stands_is_a_reason(
     assert is_stuck(row) is is_so, "it stays proven while its collector starts again"
     assert is_stuck(partition.set(committed=4).sample()) is False
     assert is_stuck(partition.sampled(STANDING + ROUND)) is None, "that was before the group moved"
+
+
+def test_among_transactions_a_group_is_stuck_from_the_first_record_that_it_could_have_read() -> None:
+    """Markers and aborted records come first; of what is committed later the first proof counts."""
+    partition = standing_group(is_transactional=True)
+    partition.set(end=5).sampled(STANDING // 2)
+    first = partition.at
+    partition.set(readable_at=first, end=9).sampled(STANDING // 2)
+    row = partition.set(readable_at=partition.at).sample()
+    assert (row.readable_at, is_stuck(row)) == (first, False)
+    assert is_stuck(partition.sampled(STANDING // 2 - 2 * ROUND)) is True
 
 
 def test_a_group_that_was_stuck_stays_so_while_nothing_is_proven() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.group_positions import (
+    CLOCKS_DIFFER,
     MOVING,
     REMEMBERED,
     RESTARTING,
@@ -45,7 +46,7 @@ SAMPLES = st.lists(
         "log_start_offset": OFFSET,
         "high_watermark": OFFSET,
         "last_stable_offset": OFFSET,
-        "readable_at": st.none() | st.integers(0, 40),
+        "readable_at": st.none() | st.integers(CLOCKS_DIFFER - 2, CLOCKS_DIFFER + 40),
         "is_transactional": st.none() | st.booleans(),
     }),
     max_size=25,

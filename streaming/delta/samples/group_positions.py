@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contracts.group_positions import A_MARKER, MOVING, REMEMBERED, RESTARTING, RESTS, STABLE, GroupPosition
+from streaming.contracts.group_positions import (
+    A_MARKER,
+    CLOCKS_DIFFER,
+    MOVING,
+    REMEMBERED,
+    RESTARTING,
+    RESTS,
+    STABLE,
+    GroupPosition,
+)
 from streaming.delta.samples.runs import carried, shifted, where
 
 if TYPE_CHECKING:
@@ -93,6 +102,8 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
     waited = samples.carried("waited", where(moved, waits))
     usual_wait = where(moved, pc.min_element_wise(waited, shifted(waited), skip_nulls=False))
     is_new_position = pc.invert(pc.or_(samples.is_same, samples.is_known))
+    watched_since = samples.carried("watched_since", where(is_new_position, columns["collected_at"]))
+    came = pc.max_element_wise(committed_at, watched_since)
     computed = (
         samples.kept("lag", lag),
         samples.kept("stable_lag", stable_lag),
@@ -107,12 +118,12 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
         samples.kept("is_transactional", was_seen),
         rises,
         _rests(samples, moved),
-        samples.carried("watched_since", where(is_new_position, columns["collected_at"])),
+        watched_since,
         samples.carried("committed_before", where(moved, shifted(committed_at)), continues),
         waited,
         samples.carried("usual_wait", usual_wait),
         samples.carried("left_at", where(_is_left(columns, owned_at), columns["collected_at"])),
-        samples.carried("readable_at", columns["readable_at"]),
+        _readable_at(samples, came, pc.or_(moved, is_new_position)),
     )
     return dict(zip(GroupPosition._fields, computed, strict=True))
 
@@ -221,6 +232,17 @@ def _counted(base: pa.Array, counts: pa.Array, begins: pa.Array) -> pa.Array:
     """Add up what counts since a run began with a number."""
     total = pc.cumulative_sum(counts.cast(pa.int64()))
     return pc.add(carried(begins, base), pc.subtract(total, carried(begins, total)))
+
+
+def _readable_at(samples: _Samples, came: pa.Array, is_new: pa.Array) -> pa.Array:
+    """Return the first proof since an offset is there."""
+    proof = samples.columns["readable_at"]
+    counts = pc.greater_equal(proof, pc.add(came, CLOCKS_DIFFER)).fill_null(False)
+    values = samples.kept("readable_at", where(counts, proof))
+    begins = pc.or_(samples.is_known, is_new)
+    before = carried(begins, values)
+    is_first = _first_of(pc.and_(pc.and_(counts, pc.invert(begins)), before.is_null()), begins)
+    return carried(pc.or_(begins, is_first), values)
 
 
 def _rests(samples: _Samples, moved: pa.Array) -> pa.Array:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 LEADERS: Final = "producers where groups stand still"
 COORDINATORS: Final = "committed transactions"
-STANDS: Final = Micros(240_000_000)
+STANDS: Final = Micros(60_000_000)
 """So long, microseconds, a group stands still until it is asked what there is to read."""
 MOST_PARTITIONS: Final = 500
 """So many partitions of one leader in a request, those first that were not asked for longest."""
