@@ -59,6 +59,7 @@ _NAMED: Mapping[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("leader_log_end_offset", "size_bytes", "committed_offset", "start_offset", "lag"), _OFFSET),
     **dict.fromkeys(("group", "cluster_id", "source", "lease", "topic_id"), _NAME),
     "lag_seconds": st.floats(0, 1e9),
+    "readable_at": _MOMENT,
     "lease_until": st.integers(0, LONGEST_LEASE),
     "source_kind": st.sampled_from(SourceKind),
     "origin": st.sampled_from(ConfigOrigin),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -65,6 +65,7 @@ EachOption = Annotated[
         "moment for people, each for json and csv.",
     ),
 ]
+_MOST: Final = 2**31 - 1
 PartitionOption = Annotated[list[int] | None, typer.Option("--partition", help="Partition number; may be repeated.")]
 UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="End of the time range, in the same formats.")]
 
@@ -79,7 +80,7 @@ def events(  # noqa: PLR0913 - one parameter per option
     event: EventOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Show the newest N rows; 0 for all.")] = 100,
+    limit: Annotated[int, typer.Option(min=0, help="Show the newest N rows; 0 for all.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep following new events until Ctrl-C.")] = False,
     each: EachOption = None,
     as_of: AsOfOption = None,
@@ -103,15 +104,16 @@ def events(  # noqa: PLR0913 - one parameter per option
     question = Question(tuple(cluster or ()), filters, at=moment_of(as_of, local=local))
     source = AnswerSource.of(server, tables, config_file)
     output, unreadable = output_of(row_format, clock, streams_in_pipe=True), UnreadableTables()
+    most = min(limit, _MOST) or None
     is_each = each if each is not None else output.format in {RowFormat.JSON, RowFormat.CSV}
     shown = EACH if is_each else BY_MOMENT
     if follow and as_of is not None:
         raise ConfigurationError("--follow shows new events and --as-of ends in the past; give one of the two")
     with until_closed():
         if follow:
-            _follow(source, question, limit or None, output, shown)
+            _follow(source, question, most, output, shown)
         else:
-            _print(shown.newest(partial(recorded, source, question, unreadable), limit or None), output, shown)
+            _print(shown.newest(partial(recorded, source, question, unreadable), most), output, shown)
     unreadable.raise_if_any()
 
 

@@ -222,10 +222,10 @@ def _rests(position: GroupPosition, now: GroupReadings) -> int:
     return 0 if distance == A_MARKER else min(RESTS, (position.rests or 0) + (distance == 0))
 
 
-def _readable_at(known: Micros | None, now: GroupReadings, came: int) -> Micros | None:
+def _readable_at(before: Micros | None, now: GroupReadings, came: int) -> Micros | None:
     """Return the first proof since the offset is there; that of a transaction is its begin, by another clock."""
     proof = now.readable_at
-    return proof if known is None and proof is not None and proof >= came + CLOCKS_DIFFER else known
+    return proof if before is None and proof is not None and proof >= came + CLOCKS_DIFFER else before
 
 
 def _shorter(before: int | None, now: int | None) -> int | None:

@@ -557,7 +557,7 @@ def test_an_id_leads_to_its_incident_as_it_was_typed_and_stays_in_the_past(table
             then = get(address, f"/incidents/{any_id}?at={links.moment_text(at)}")
             assert "now" in {relation for _, relation in then.related}, f"{any_id} at a moment is no page of now"
         assert get(address, "/incidents/main-3", 404).of("h1") == ["Not shown"]
-        assert "there is no cluster 'mian'" in get(address, "/incidents?cluster=mian", 404).text
+        assert "there is no cluster 'moon'" in get(address, "/incidents?cluster=moon", 404).text
         assert get(address, "/incidents?cluster=ma*").of("h1") == ["Incidents of ma*"]
 
 

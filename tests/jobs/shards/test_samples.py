@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.contracts.codec import encode
+from streaming.contracts.group_positions import DEAD
 from streaming.contracts.identifiers import Offset
 from streaming.contracts.observations import END_OF_TIME, Channel, Observation, SourceKind
 from streaming.contracts.sample_blocks import (
@@ -74,9 +75,11 @@ def exactly(rows: pa.Table) -> tuple[dict[type[Observation], list[Any]], list[An
                 found[observed.sample].append(SimpleNamespace(**nothing | observed.shared()))
             for sample in singly([observed]):
                 found[type(sample)].append(sample)
-            for name in getattr(observed, "kept", ()):
+            marks = [{"group": name} for name in getattr(observed, "kept", ())]
+            marks += [{"group": name, "group_state": DEAD} for name in getattr(observed, "ended", ())]
+            for mark in marks:
                 nothing = dict.fromkeys(item.name for item in fields(observed.sample))
-                found[observed.sample].append(SimpleNamespace(**nothing | observed.shared() | {"group": name}))
+                found[observed.sample].append(SimpleNamespace(**nothing | observed.shared() | mark))
         except InvalidObservation as reason:
             refused.append((row["position"], str(reason), row["payload"]))
     return found, refused
