@@ -19,7 +19,8 @@ before the rules that it judges. Change it by argument only, never because a rul
 
 What began must be told within ``TOLD_WITHIN`` of the first answer that shows it: of the coordinator, with the
 partition's leader. After a silence of five minutes the waiting may begin again. What is over may be told until
-``OVER_WITHIN`` after the first answer that shows that it is over, or until ``GONE_WITHIN`` where none comes any more.
+``OVER_WITHIN`` after the first answer that shows that it is over, or that the group is gone, or until ``GONE_WITHIN``
+where none comes any more.
 
 Each is told **once**: what is told of partitions of a group that overlap is one story, and has one alert from its first
 partition to its last. Two more alerts of groups must have a reason, and need not fire: *lag grows* while the group is
@@ -129,6 +130,12 @@ class Watch:
                 if is_shown and said and now - said[-1] < SILENCE:
                     self._losses[place].append(now)
             said.append(now)
+
+    def gone(self, now: float, group: Application) -> None:
+        """Note that the coordinator of a group says that there is none: whatever was wrong with it is over."""
+        for place in ((group.name, part) for part in group.readings):
+            self._unshown.discard(place)
+            self._said[place].append(now)
 
     def follow(self, now: float, group: Application, starts: Mapping[str, int]) -> None:
         """Look at a group; ``starts`` are the log starts of the look before."""

@@ -75,10 +75,11 @@ class Asked(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What one round says, and the parts of each group that it has, with the positions of their leaders."""
+    """What one round says, the parts of each group that it has, with their leaders' positions, and who is gone."""
 
     observations: list[Observation]
     said: dict[str, list[str]]
+    gone: set[str]
 
 
 class GroupsCollector:
@@ -109,7 +110,7 @@ class GroupsCollector:
     def round(self, now: float, led: Led, groups: Sequence[Application], positions: Positions) -> Seen:
         """Ask the coordinators."""
         coordinators = self._coordinators(now, led)
-        seen = Seen([], {})
+        seen = Seen([], {}, set())
         if now < self._down_until:
             return seen
         for broker in sorted(led.alive):
@@ -167,6 +168,7 @@ class GroupsCollector:
         blocks = [*group_blocks(broker, groups, unread, envelope), *group_offset_blocks(broker, answer, ids, envelope)]
         of_round.add(blocks, CoordinatorAnswer(groups, unread=unread, left=left, ended=asked.gone))
         seen.observations.extend(of_round.shown(broker, envelope))
+        seen.gone.update(asked.gone)
         read = asked.positions.of
         seen.said.update(
             {name: [part for part in own[name].readings if part in read] for name in groups.keys() - unread}

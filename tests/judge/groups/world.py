@@ -58,6 +58,8 @@ class World:
         for group in self.groups:
             if (parts := seen.said.get(group.name)) is not None:
                 self.watch.answered(end, group, {part: positions.of[part][0] for part in parts})
+            elif group.name in seen.gone:
+                self.watch.gone(end, group)
         return seen.observations
 
     def _step(self, now: float, seconds: float) -> None:
