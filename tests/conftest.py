@@ -3,7 +3,9 @@
 Those that import much are named by the rooms and modules that use them, so that a test of a rule starts at once.
 """
 
+import logging
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import Phase, settings
@@ -57,3 +59,15 @@ def pytest_keep_long_ones_or_none(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if bool(item.get_closest_marker("long")) == wanted]
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """Let no test inherit the log of a command that another one called: it goes to a stream that is closed by then."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    yield
+    for handler in root.handlers[:]:
+        if handler not in before and type(handler).__module__ == "streaming.terminal":
+            root.removeHandler(handler)
+    root.setLevel(level)

@@ -248,14 +248,9 @@ def test_a_line_of_a_log_is_one_line(name: str) -> None:
     record = logging.LogRecord("x", logging.WARNING, "", 0, "group %s is late", (name,), None)
     said = LogLines("%(levelname)s %(message)s").format(record)
     assert said == f"WARNING {printable(f'group {name} is late')}"
-    before, level = logging.getLogger().handlers[:], logging.getLogger().level
-    try:
-        for how in LogFormat:
-            configure(LogLevel.INFO, how)
-            formatted = logging.getLogger().handlers[-1].format(record)
-            assert formatted.isprintable()
-            if how is LogFormat.JSON:
-                assert json.loads(formatted)["msg"] == f"group {name} is late"
-    finally:
-        logging.getLogger().handlers[:] = before
-        logging.getLogger().setLevel(level)
+    for how in LogFormat:
+        configure(LogLevel.INFO, how)
+        formatted = logging.getLogger().handlers[-1].format(record)
+        assert formatted.isprintable()
+        if how is LogFormat.JSON:
+            assert json.loads(formatted)["msg"] == f"group {name} is late"
