@@ -21,6 +21,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_of_the_job_and_of_docto
     """Read-only, full or not there: what is tried is to make a folder in it."""
     gone = tmp_path / "gone"
     monkeypatch.setattr(java_needs, "DEFAULT", str(gone))
+    monkeypatch.setattr(session, "is_submitted", lambda: False)  # another test of this process may have started Java
     sentence = f"Java cannot put temporary files into {gone} (No such file or directory), and without them Spark does"
     with pytest.raises(ConfigurationError) as refusal:
         session.build_session("test")
@@ -35,6 +36,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_of_the_job_and_of_docto
 
 def test_a_limit_of_open_files_that_is_too_low_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java_needs, "LEAST_FILES", resource.getrlimit(resource.RLIMIT_NOFILE)[1] + 1)
+    monkeypatch.setattr(session, "is_submitted", lambda: False)
     with pytest.raises(ConfigurationError, match=r"a process may open \d+ files here, and Spark takes more: raise the"):
         session.build_session("test")
     found = dict(CHECKS_OF_THE_MACHINE["Java"](Settings()))
