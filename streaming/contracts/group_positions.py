@@ -140,8 +140,7 @@ class GroupPosition(NamedTuple):
         Micros | None, "newest sample in which no member owned the partition, and no rebalance explains that"
     ] = None
     readable_at: Annotated[
-        Micros | None,
-        "first time at which something was proven to be there that consumers can read, since it came there",
+        Micros | None, "first sample since it came there with a proof that there is something that consumers can read"
     ] = None
 
 
@@ -223,9 +222,12 @@ def _rests(position: GroupPosition, now: GroupReadings) -> int:
 
 
 def _readable_at(before: Micros | None, now: GroupReadings, came: int) -> Micros | None:
-    """Return the first proof since the offset is there; that of a transaction is its begin, by another clock."""
-    proof = now.readable_at
-    return proof if before is None and proof is not None and proof >= came + CLOCKS_DIFFER else before
+    """Return the first sample with a proof that is not older than the offset, by another clock.
+
+    The proof is the begin of a transaction, which may have been open for long: it can be read since it was committed.
+    """
+    is_proven = now.readable_at is not None and now.readable_at >= came + CLOCKS_DIFFER
+    return now.at if before is None and is_proven else before
 
 
 def _shorter(before: int | None, now: int | None) -> int | None:

@@ -145,7 +145,7 @@ def is_stuck(row: GroupOffsetsRow) -> bool | None:
 def _readable_since(row: GroupOffsetsRow, since: int) -> int | None:
     """Return since when something that is no marker or aborted record can be read before which the group stands.
 
-    Among transactions that is the first proof of the source; None without one.
+    Among transactions that is the first sample with a proof of the source; None without one.
     """
     if (row.rests or 0) >= RESTS or (not row.is_transactional and (row.standing_rises or 0) >= _RISES):
         return since

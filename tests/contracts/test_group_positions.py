@@ -405,14 +405,18 @@ def test_a_committed_transaction_that_began_since_the_group_stands_is_a_reason(
 
 
 def test_among_transactions_a_group_is_stuck_from_the_first_record_that_it_could_have_read() -> None:
-    """Markers and aborted records come first; of what is committed later the first proof counts."""
+    """Markers and aborted records come first; then a transaction is committed that was open for long, and another."""
     partition = standing_group(is_transactional=True)
     partition.set(end=5).sampled(STANDING // 2)
-    first = partition.at
-    partition.set(readable_at=first, end=9).sampled(STANDING // 2)
-    row = partition.set(readable_at=partition.at).sample()
-    assert (row.readable_at, is_stuck(row)) == (first, False)
-    assert is_stuck(partition.sampled(STANDING // 2 - 2 * ROUND)) is True
+    began = partition.at
+    partition.sampled(STANDING)
+    row = partition.set(readable_at=began, end=9).sample()
+    committed = partition.at
+    assert (row.readable_at, is_stuck(row)) == (committed, False), "nobody could have read it until then"
+    partition.set(readable_at=committed, end=12).sampled(STANDING // 2)
+    row = partition.sampled(committed + STANDING - partition.at - 2 * ROUND)
+    assert (row.readable_at, is_stuck(row)) == (committed, False)
+    assert is_stuck(partition.sample())
 
 
 def test_a_group_that_was_stuck_stays_so_while_nothing_is_proven() -> None:

@@ -235,10 +235,10 @@ def _counted(base: pa.Array, counts: pa.Array, begins: pa.Array) -> pa.Array:
 
 
 def _readable_at(samples: _Samples, came: pa.Array, is_new: pa.Array) -> pa.Array:
-    """Return the first proof since an offset is there."""
+    """Return the first sample with a proof since an offset is there."""
     proof = samples.columns["readable_at"]
     counts = pc.greater_equal(proof, pc.add(came, CLOCKS_DIFFER)).fill_null(False)
-    values = samples.kept("readable_at", where(counts, proof))
+    values = samples.kept("readable_at", where(counts, samples.columns["collected_at"]))
     begins = pc.or_(samples.is_known, is_new)
     before = carried(begins, values)
     is_first = _first_of(pc.and_(pc.and_(counts, pc.invert(begins)), before.is_null()), begins)
