@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from deploy.sandbox import Sandbox, wait_until
+from streaming.contracts.group_positions import CLOCKS_DIFFER
 from streaming.contracts.group_readers import STANDING, GroupOffsetsRow, PartitionReader, is_stuck, reader_of
 from streaming.contracts.identifiers import Micros
 from streaming.sources.samples.groups import readable
@@ -133,12 +134,14 @@ def test_an_owner_that_never_committed_has_no_lag_and_no_loss(cluster: Sandbox, 
 
 @pytest.fixture
 def asked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readable, "STANDS", Micros(1_000_000))
+    monkeypatch.setattr(readable, "STANDS", Micros(CLOCKS_DIFFER + 1_000_000))
 
 
 def is_stuck_later(row: GroupOffsetsRow) -> bool | None:
     """Whether the group is stuck once it has stood still for long enough; False where nothing need be there."""
-    return row.standing_since is not None and is_stuck(row._replace(standing_since=row.collected_at - STANDING))
+    since = row.collected_at - STANDING
+    proven_at = None if row.readable_at is None else since
+    return row.standing_since is not None and is_stuck(row._replace(standing_since=since, readable_at=proven_at))
 
 
 class Reads:

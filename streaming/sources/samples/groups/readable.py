@@ -16,6 +16,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from streaming.contracts.group_positions import CLOCKS_DIFFER
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.sources.permissions import READ_TOPICS, PermissionDenied
 from streaming.sources.samples.kind import NEVER, AnswerContent
@@ -152,7 +153,7 @@ class StandingGroups:
             for place, standing in of_group.items():
                 if standing.since <= until and place[0] in topic_ids:
                     readable_at = self._proof(place, topic_ids).readable_at
-                    if readable_at is None or readable_at < standing.since:
+                    if readable_at is None or readable_at < standing.since + CLOCKS_DIFFER:
                         unproven[place] = unproven.get(place, True) and standing.has_grown
         self._proofs = {place: proof for place, proof in self._proofs.items() if place in places}
         return dict(sorted(unproven.items(), key=lambda item: self._proof(item[0], topic_ids).asked_at))
