@@ -183,10 +183,12 @@ def is_losing_still(row: GroupOffsetsRow) -> bool | None:
     """Return the same of a partition where the group lost something: None, too, unless the row shows that this is over.
 
     A position that began again after a time without samples does not show when the last loss was. That the partition
-    has no reader for a while does not end it either.
+    has no reader for a while does not end it either, nor does time while its leader does not say what was deleted.
     """
     if _lost_lately(row):
         return True if is_read(row) else None
+    if row.log_start_offset is None:
+        return None
     is_new = row.watched_since is not None and row.collected_at - row.watched_since <= LOSING
     return None if row.lost_at is None and is_new else False
 

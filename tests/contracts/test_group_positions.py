@@ -228,6 +228,18 @@ def test_a_loss_while_the_leader_does_not_answer_is_shown_with_its_next_answer()
     assert (row.records_lost, row.lost_at) == (40, partition.at)
 
 
+def test_a_loss_is_not_over_while_the_leader_does_not_say_whether_more_was_lost() -> None:
+    partition = Partition(end=200, committed=10, member="app")
+    partition.sample()
+    partition.set(start=50).sample()
+    partition.sampled(LOSING)
+    unknown = dict.fromkeys(("log_start_offset", "high_watermark", "last_stable_offset"))
+    assert is_losing_still(partition.sample(**unknown)) is None
+    assert is_losing_still(partition.sample()) is False
+    partition.sample(**unknown)
+    assert is_losing_still(partition.set(start=60).sample()) is True
+
+
 def test_a_group_that_stands_beyond_the_end_is_so_by_an_end_that_was_read_later() -> None:
     """AdminClient commits 1000 on a topic of two records, with or without a member."""
     partition = Partition(end=2, committed=1_000)
