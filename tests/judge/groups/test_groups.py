@@ -135,14 +135,14 @@ def test_a_story_is_told_once_in_time_of_its_partitions() -> None:
         (story,) = judged_stories(episodes, fired, told, 0, 200)
         return str(story["wrong"])
 
-    assert wrong() == "never told"
-    assert wrong((20, 30), (40, 60)) == "told 20 to 30, 40 to 60"
+    assert wrong() == "never reported"
+    assert wrong((20, 30), (40, 60)) == "reported 20 to 30, 40 to 60"
     assert wrong((60, 90)) == "10 s late"
-    assert wrong((20, 130)) == "told for 30 s too long"
-    assert wrong((20, 90)) == "told of nothing"
+    assert wrong((20, 130)) == "reported for 30 s too long"
+    assert wrong((20, 90)) == "reported of nothing"
 
 
 def test_two_of_a_hundred_stories_may_be_told_wrongly() -> None:
-    right, wrong = {"wrong": ""}, {"wrong": "never told"}
+    right, wrong = {"wrong": ""}, {"wrong": "never reported"}
     shares = ([], [right] * 98 + [wrong] * 2, [right] * 97 + [wrong] * 3)
     assert [is_enough([{"stories": each}]) for each in shares] == [True, True, False]

@@ -107,15 +107,15 @@ def _wrong(story: Story, firings: Sequence[Result], parts: frozenset[str]) -> st
         and story.begin <= each["began"] <= story.end
     ]
     if not began:
-        return "never told"
+        return "never reported"
     if len(began) > 1:
-        return "told " + ", ".join(f"{each['began']:.0f} to {each['last']:.0f}" for each in began)
+        return "reported " + ", ".join(f"{each['began']:.0f} to {each['last']:.0f}" for each in began)
     if began[0]["began"] > story.due:
         return f"{began[0]['began'] - story.due:.0f} s late"
     if began[0]["last"] > story.end:
-        return f"told for {began[0]['last'] - story.end:.0f} s too long"
+        return f"reported for {began[0]['last'] - story.end:.0f} s too long"
     if not story.parts <= parts <= story.may:
-        return f"told of {', '.join(sorted(parts)) or 'nothing'}"
+        return f"reported of {', '.join(sorted(parts)) or 'nothing'}"
     return ""
 
 
@@ -128,7 +128,10 @@ def is_enough(results: Sequence[Result]) -> bool:
 def stories_rendered(results: Sequence[Result]) -> list[str]:
     """Write the stories of all days as tables, as Markdown."""
     every = [story for result in results for story in result.get("stories", ())]
-    lines = ["", "| what must be told of a group | stories | told once, in time, of the right partitions | aim |"]
+    lines = [
+        "",
+        "| what must be reported of a group | stories | reported once, in time, of the right partitions | aim |",
+    ]
     lines.append("|---|---:|---:|---:|")
     for alert in (STUCK, BEYOND, LOSING):
         of = [each for each in every if each["alert"] == alert]
