@@ -201,7 +201,7 @@ def test_a_section_of_the_page_of_quality_is_replaced_alone_and_what_it_lacks_is
         Section.POLLED,
         "| what | aim | found | at 30 s |\n|---|---|---|---|\n"
         "| class right (incidents that a poll could see) | 85 % | 87.6 % (84.0 to 90.0) of 612 | 61.0 % of 612 |\n"
-        "| unclean elections reported, of those that a poll could see | all | 31 of 31 | 30 of 31 |\n",
+        "| unclean elections reported that a poll could see | all | 31 of 31 | 30 of 31 |\n",
         page,
     )
     assert section_of(page.read_text(), Section.SLOW) == "slow"

@@ -114,7 +114,7 @@ def health_of(
         unreadable: tables that cannot be read, each with the reason.
         now: UTC microseconds; ages are measured from it.
         basis: what the answer must rest on.
-        not_yet: names by id of those that are asked about and had not been observed by then.
+        not_yet: clusters asked for but not observed by then: names by id.
     """
     judged = (
         *(_judged(cluster, unreadable, now, basis) for _, cluster in sorted(clusters.items())),

@@ -47,7 +47,7 @@ class SelectedThen(NamedTuple):
     """Clusters that patterns choose at a moment of the past.
 
     Attributes:
-        clusters: those that had been observed by then, by their names of then.
+        clusters: the clusters observed by then, by their names at that time.
         not_yet: the names that the others have now, by id; empty without patterns: those were not there.
         unknown: the patterns that fit no cluster, now or then.
     """

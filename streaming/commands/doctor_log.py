@@ -37,7 +37,7 @@ def metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
     configured = settings.collect.primary_source
     if configured == "poll":
         yield Status.SKIPPED, 'collect.primary_source is "poll": the metadata log is not read'
-        with suppress(ConfigurationError, ConnectionRefused):  # of which another check says why
+        with suppress(ConfigurationError, ConnectionRefused):  # another check says why
             yield from ((Status.WARNING, each) for each in _of_directories(bootstrap_of(settings).quorum()))
         return
     try:
@@ -70,7 +70,7 @@ def registered_listeners(settings: Settings) -> Mapping[tuple[str, int], tuple[E
         with _opened(settings) as source:
             _full_report(source)
             return source.end_points if source.is_whole else {}
-    except (ConfigurationError, ConnectionRefused):  # of which another check says why
+    except (ConfigurationError, ConnectionRefused):  # another check says why
         return {}
 
 
@@ -81,7 +81,7 @@ def is_log_read(settings: Settings) -> bool:
     try:
         with _opened(settings) as source:
             return source.is_whole
-    except (ConfigurationError, ConnectionRefused):  # of which another check says why
+    except (ConfigurationError, ConnectionRefused):  # another check says why
         return False
 
 

@@ -149,9 +149,9 @@ def _readable_since(row: GroupOffsetsRow, since: int) -> int | None:
     """
     if (row.rests or 0) >= RESTS or (not row.is_transactional and (row.standing_rises or 0) >= _RISES):
         return since
-    if row.readable_at is None or not row.is_transactional:
-        return None if row.readable_at is None else since
-    return max(since, row.readable_at)
+    if row.readable_at is None:
+        return None
+    return max(since, row.readable_at) if row.is_transactional else since
 
 
 def is_stuck_still(row: GroupOffsetsRow) -> bool | None:

@@ -24,7 +24,7 @@ _VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS
 
 
 def check_needs(*options: str) -> None:
-    """Check that Java can start Spark on this machine; ``options`` are those that Spark starts Java with.
+    """Check that Java can start Spark on this machine; ``options`` are the Java options that Spark sets.
 
     Raises:
         ConfigurationError: it cannot.

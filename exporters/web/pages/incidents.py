@@ -182,7 +182,7 @@ def _filtered(inputs: Inputs, chosen: Mapping[str, str]) -> list[Row]:
 
 
 def _refuse_unknown(inputs: Inputs, cluster: str, names: Mapping[str, str]) -> None:
-    """Refuse a cluster that is not there, and of which there is no incident: an empty list would look good."""
+    """Refuse an unknown cluster without incidents: an empty list would look good."""
     chosen = patterns_of(cluster)
     if not any(cluster == name or chosen(name, cluster_id) for cluster_id, name in names.items()):
         every = PageLink("the incidents of all clusters", links.incidents(inputs.at))

@@ -250,7 +250,7 @@ class PageRoutes:
     def _state(
         self, at: int, scope: ChangeScope, inputs: Inputs, target: Target
     ) -> tuple[ReplicationSnapshot, ChangeScope]:
-        """Return the state at a moment, and whose changes its page is about: of a name the cluster that had it then."""
+        """Return the state at a moment, and the scope of the page: a name means the cluster that had it then."""
         then = self._past.snapshot(at, None if scope.cluster_id is None else (scope.cluster_id,))
         is_later = bool(target.cluster) and scope.cluster_id is not None and scope.cluster_id not in then.clusters
         snapshot = _under_names_of_now(self._past.snapshot(at) if is_later else then, inputs, target, at)

@@ -2,7 +2,7 @@
 
 Servers may send more than that, such as an old authority that once signed a newer one: whether it has ended concerns no
 client. Where verification ends at an authority that is trusted here, the path is the one that it took; else it leads
-from the server's own certificate to whichever signs it, as far as the server shows it.
+from the server's own certificate to each issuer in turn, as far as the server shows them.
 
 ``ssl`` gives the fields of a peer's certificate only after it has verified it, and none of a file. What is read here is
 ``Certificate.tbsCertificate`` of RFC 5280 (4.1), in DER: bytes in, seconds since 1970 out.

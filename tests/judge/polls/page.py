@@ -103,7 +103,7 @@ class Figures:
             "85 %",
             self.right(self.counts),
         )
-        yield "the same of all incidents, also those that no poll could see", "", self.right(self.all_counts)
+        yield "the same of all incidents, with those invisible to every poll", "", self.right(self.all_counts)
         yield f"the lowest recall of a class: {least}", "80 %", share(*of_least)
         yield "suspects right (incidents that blame a broker)", "92 %", share(self.blamed, len(self.named))
         yield "benign reported as harmful", "1 %", share(self.alarms, self.benign)
@@ -113,9 +113,9 @@ class Figures:
             (f"{self.silent} of {self.lasting}"),
         )
         reported = sum(one["reported"] for one in self.unclean)
-        yield "unclean elections reported, of those that a poll could see", "all", f"{reported} of {len(self.unclean)}"
+        yield "unclean elections reported that a poll could see", "all", f"{reported} of {len(self.unclean)}"
         others = sum(one["reported"] for one in self.unseen_unclean)
-        yield "the same of those that no poll could see", "", f"{others} of {len(self.unseen_unclean)}"
+        yield "unclean elections reported that no poll could see", "", f"{others} of {len(self.unseen_unclean)}"
         yield "plays with an incident that names two histories", "10 %", share(self.alike, self.plays)
         yield "such names that another transcript disproves", "0", str(self.wrongly_alike)
         yield "stalled leaders reported as slow brokers, of which no poll showed what they did", "", str(self.as_seen)

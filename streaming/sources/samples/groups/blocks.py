@@ -146,7 +146,7 @@ def kept_blocks(
 def ended_blocks(
     broker: BrokerId, names: Sequence[str], envelope: Mapping[str, Any]
 ) -> Iterator[BrokerGroupOffsetsObserved]:
-    """Name groups of which an answer has less than the one before, or nothing: the rest is gone."""
+    """Name groups with fewer offsets than in the answer before, or none: the rest is gone."""
     for start in range(0, len(names), SAMPLES_PER_BLOCK):
         ended = tuple(names[start : start + SAMPLES_PER_BLOCK])
         yield BrokerGroupOffsetsObserved(**envelope, broker=broker, samples_by_topic=(), ended=ended)
