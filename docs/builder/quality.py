@@ -135,4 +135,4 @@ def _compared(page: str) -> Iterator[tuple[str, str, str]]:
     harm = "harm reported as benign, or not at all (polled: of 12 s or more)"
     yield harm, figure(logged, "harmful reported as benign"), figure(polled, "harm of at least 12 s")
     elections = "unclean elections reported (polled: that a poll could see)"
-    yield elections, figure(logged, "unclean_election", 1), figure(polled, "unclean elections reported")
+    yield elections, figure(logged, "unclean_election", 1), figure(polled, "unclean elections reported that a poll")
