@@ -21,7 +21,7 @@ from exporters.metrics.jmx_names import JMX_METRICS
 from tests.end_to_end.test_samples_real import PATIENCE, Batches
 from tests.plugins.pipeline import Pipeline
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 PROPERTIES = {
     "replica.lag.time.max.ms": "3000",

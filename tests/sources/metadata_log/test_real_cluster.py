@@ -99,7 +99,8 @@ def spelled(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("version", "level"), [("4.3", 30), pytest.param("3.9", 21, marks=pytest.mark.long), ("3.6", 14)]
+    ("version", "level"),
+    [("4.3", 30), *(pytest.param(*older, marks=pytest.mark.long) for older in (("3.9", 21), ("3.6", 14)))],
 )
 def test_a_cluster_that_is_broken_and_mended_is_reported_record_for_record(
     kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]], version: str, level: int
