@@ -29,7 +29,7 @@ STARTS: Final = re.compile(
 )
 """How a file says that it starts a program or a server: what is in it has the marker ``process``."""
 WAITS: Final = re.compile(r"\bsleep\(|\bwait_until\(|\beventually\(|\bdef (?:until|wait_for)\(")
-QUICK_SECONDS: Final = 159.0
+QUICK_SECONDS: Final = 171.0
 """So many recorded worker-seconds `make quick` runs, in two processes and with fewer examples."""
 CAPS: Final = {
     ("sources", "swarm"): 680,

@@ -126,14 +126,14 @@ def change(key: MeterKey, seconds: float) -> RecordedChange:
     return RecordedChange(key, at, at)
 
 
-def until(seconds: float) -> list[tuple[str, str, Micros]]:
+def reported_by(seconds: float) -> list[tuple[str, str, Micros]]:
     return [("c1", "metadata_log", Micros(START + int(seconds * SECOND)))]
 
 
 @pytest.fixture
 def windows() -> ReconciliationWindows:
     made = ReconciliationWindows()
-    made.follow([], until(0))
+    made.follow([], reported_by(0))
     return made
 
 
@@ -144,10 +144,10 @@ def counted(windows: ReconciliationWindows) -> dict[int, tuple[int, int]]:
 
 def test_a_sample_waits_until_the_changes_before_it_are_recorded(windows: ReconciliationWindows) -> None:
     windows.hold([sample(ONE, 0, 5), sample(ONE, 30, 6)])
-    windows.follow([], until(29))
+    windows.follow([], reported_by(29))
     assert windows.settle()
     assert counted(windows) == {1: (0, 0)}
-    windows.follow([change(ONE, 20)], until(30))
+    windows.follow([change(ONE, 20)], reported_by(30))
     assert windows.settle()
     assert counted(windows) == {1: (1, 1)}
     assert not windows.settle()
@@ -155,17 +155,17 @@ def test_a_sample_waits_until_the_changes_before_it_are_recorded(windows: Reconc
 
 def test_a_change_is_kept_for_a_meter_whose_first_sample_comes_after_it(windows: ReconciliationWindows) -> None:
     windows.hold([sample(OTHER, 0, 0), sample(OTHER, 100, 0)])
-    windows.follow([change(ONE, 60)], until(100))
+    windows.follow([change(ONE, 60)], reported_by(100))
     windows.settle()
     windows.hold([sample(ONE, 50, 3), sample(ONE, 110, 4)])
-    windows.follow([], until(110))
+    windows.follow([], reported_by(110))
     windows.settle()
     assert counted(windows)[1] == (1, 1)
 
 
 def test_a_first_sample_older_than_changes_are_kept_for_opens_no_window(windows: ReconciliationWindows) -> None:
     newest = 2 * RECENT / SECOND
-    windows.follow([change(ONE, 10)], until(newest))
+    windows.follow([change(ONE, 10)], reported_by(newest))
     windows.hold([sample(OTHER, newest, 0)])
     windows.settle()
     windows.hold([sample(ONE, 5, 3)])
@@ -176,13 +176,13 @@ def test_a_first_sample_older_than_changes_are_kept_for_opens_no_window(windows:
 def test_a_meter_that_says_nothing_for_long_begins_a_new_window(windows: ReconciliationWindows) -> None:
     later = FORGOTTEN_AFTER / SECOND + 1
     windows.hold([sample(ONE, 0, 5), sample(OTHER, 0, 5)])
-    windows.follow([], until(0))
+    windows.follow([], reported_by(0))
     windows.settle()
     windows.hold([sample(OTHER, later, 7)])
-    windows.follow([], until(later))
+    windows.follow([], reported_by(later))
     windows.settle()
     assert counted(windows) == {2: (2, 0)}
     windows.hold([sample(ONE, later + 1, 9)])
-    windows.follow([], until(later + 1))
+    windows.follow([], reported_by(later + 1))
     windows.settle()
     assert counted(windows) == {1: (0, 0), 2: (2, 0)}
