@@ -293,7 +293,7 @@ def _of_data(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[OwnC
 
 
 class LostLog(NamedTuple):
-    """A metadata log that stands still: what that means, since when, and the age of what proves it.
+    """A quorum without a leader, or a metadata log that is not read: since when, and the age of what proves it.
 
     ``leader`` is the controller that leads by a fresh answer of the brokers; None: there is none.
     """
@@ -316,17 +316,16 @@ class LostLog(NamedTuple):
 def lost_log(cluster: ClusterSnapshot, now: int, stale_after: float) -> LostLog | None:
     """Return whether no controller leads the quorum, or the metadata log is only not read any more.
 
-    No controller: its collector reads the brokers as before and the job has applied all that it sent, the log stands
-    still, and brokers that answer other questions name no leader now. That the log is not read proves nothing by
-    itself: controllers may not be reached, or not be read, from where the collector is. Nor does it if the brokers may
-    not be asked: then it is unknown.
+    No controller: a collector reads the brokers as before and the job has applied all that it sent, its metadata log
+    stands still, if it reads one, and brokers that answer other questions name no leader now. That the log is not read
+    proves nothing by itself: controllers may not be reached, or not be read, from where the collector is. Nor does it
+    if the brokers may not be asked: then it is unknown.
     """
-    replication = {name: each for (channel, name), each in cluster.sources.items() if channel == Channel.REPLICATION}
-    logs = {name: each for name, each in replication.items() if each.state.source_kind is SourceKind.METADATA_LOG}
+    logs = _reporting(cluster, SourceKind.METADATA_LOG)
     ages = {name: _age(each, now) for name, each in logs.items()}
-    if not ages or min(ages.values()) <= stale_after:
+    if ages and min(ages.values()) <= stale_after:
         return None
-    since, collectors = max(each.state.observed_until or 0 for each in logs.values()), set(map(_collector, logs))
+    collectors = set(map(_collector, logs or _reporting(cluster, SourceKind.POLL)))
     others = [
         _age(each, now)
         for (channel, name), each in cluster.sources.items()
@@ -334,17 +333,31 @@ def lost_log(cluster: ClusterSnapshot, now: int, stale_after: float) -> LostLog 
     ]
     is_applied = all(each.lag.is_query_up and each.lag.behind_bytes == 0 for each in logs.values())
     leader, is_leaderless = leader_named(cluster, now, stale_after), _is_leaderless(cluster, now)
+    since = max((each.state.observed_until or 0 for each in logs.values()), default=_led_until(cluster))
     if is_applied and others and min(others) <= stale_after and leader is None and is_leaderless:
         return LostLog(Condition.NO_CONTROLLER, since, min(others), tuple(ages))
-    if not cluster.is_stale(now, stale_after) and min(ages.values()) <= FORGOTTEN_AFTER_SECONDS:
+    if ages and not cluster.is_stale(now, stale_after) and min(ages.values()) <= FORGOTTEN_AFTER_SECONDS:
         return LostLog(Condition.PRIMARY_SOURCE_LOST, since, cluster.age_seconds(now), tuple(ages), leader)
     return None
 
 
+def _reporting(cluster: ClusterSnapshot, kind: SourceKind) -> dict[str, SourceProgress]:
+    return {
+        name: each
+        for (channel, name), each in cluster.sources.items()
+        if channel == Channel.REPLICATION and each.state.source_kind is kind
+    }
+
+
+def _led_until(cluster: ClusterSnapshot) -> int:
+    """Return when brokers last named a leader, else when they were last asked."""
+    newest = _newest_naming(cluster)
+    return (cluster.cluster.quorum_observed_at or 0) if newest is None else newest.collected_at
+
+
 def leader_named(cluster: ClusterSnapshot, now: int, stale_after: float) -> int | None:
     """Return the controller that leads by the newest answer of the brokers; None without a fresh one that names one."""
-    members = [each for each in cluster.samples.quorum_members or () if _names(each)]
-    newest = max(members, key=lambda each: each.collected_at, default=None)
+    newest = _newest_naming(cluster)
     limit = max(stale_after, LEADER_SAMPLED_SECONDS) * SECOND
     return None if newest is None or now - newest.collected_at > limit else newest.controller
 
@@ -354,6 +367,12 @@ def _is_leaderless(cluster: ClusterSnapshot, now: int) -> bool:
     state = cluster.cluster
     at = state.quorum_observed_at
     return state.is_quorum_led is False and at is not None and now - at <= QUORUM_FRESH
+
+
+def _newest_naming(cluster: ClusterSnapshot) -> QuorumMemberRow | None:
+    """Return the newest answer of the quorum that names its leader."""
+    members = [each for each in cluster.samples.quorum_members or () if _names(each)]
+    return max(members, key=lambda each: each.collected_at, default=None)
 
 
 def _names(member: QuorumMemberRow) -> bool:

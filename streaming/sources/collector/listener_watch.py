@@ -145,10 +145,11 @@ class ListenerWatch:
     def round(self) -> None:
         """Ask every listener once, and look at the certificates of those that isrwatch does not use, too."""
         before, self.answers = self.answers, ask_all(self._current(), self._dials)
+        was_silent = {(each.role, each.node) for each, reason in before.items() if reason and each.node}
         for listener, reason in self.answers.items():
             if reason and not before.get(listener):
                 self._report(in_words(self._described(listener), reason))
-            elif before.get(listener) and not reason:
+            elif not reason and (before.get(listener) or (listener.role, listener.node) in was_silent):
                 self._report(f"{self._described(listener)} responds again")
         self.certificates.round([listener.address for listener, reason in self.answers.items() if reason])
         self._throttling.round(monotonic())

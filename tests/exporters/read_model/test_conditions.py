@@ -280,6 +280,26 @@ def test_no_controller_needs_brokers_that_answer_and_name_none(
     assert {condition for _, condition, _ in labels(one)} == expected
 
 
+@pytest.mark.parametrize(
+    ("named", "is_led", "read", "since"),
+    [(200, False, 1, 200), (None, False, 1, 40), (200, True, 1, None), (3, False, 1, None), (200, False, 70, None)],
+)
+def test_brokers_of_a_cluster_without_a_log_name_no_controller(
+    *, named: int | None, is_led: bool | None, read: int, since: int | None
+) -> None:
+    """``read``: seconds since a broker gave samples; ``since``: of what is raised, None for nothing."""
+    sources = [
+        source("admin:collector-1", SourceKind.POLL, NOW - SECOND),
+        source("samples:collector-1", SourceKind.NONE, NOW - read * SECOND, "samples"),
+    ]
+    members = () if named is None else (member(100, NOW, NOW - named * SECOND),)
+    one = cluster(sources=dict(sources), samples=ClusterSamples(quorum_members=members))
+    quorum = {"is_quorum_led": is_led, "quorum_observed_at": NOW - 40 * SECOND}
+    one = replace(one, cluster=one.cluster._replace(**quorum))  # type: ignore[arg-type]
+    found = [each.since for each in every(one) if each.condition is Condition.NO_CONTROLLER]
+    assert found == ([] if since is None else [NOW - since * SECOND])
+
+
 def transaction(at: int) -> TransactionRow:
     return TransactionRow(7, 0, None, None, None, (), False, at)
 

@@ -262,6 +262,18 @@ def test_a_node_that_moved_or_was_forgotten_has_no_series(quorum: Any, monkeypat
     assert watch.answers == {}
 
 
+def test_a_node_that_was_down_and_is_back_at_another_address_responds_again(quorum: Any) -> None:
+    gone, back = (Listener(Role.BROKER, "1", Address("127.0.0.1", port)) for port in (1, quorum.nodes[1].port))
+    listed, lines = [gone], list[str]()
+    watch = ListenerWatch(settings_for(quorum), Peers(), report=lines.append, listed=lambda: listed)
+    watch.round()
+    listed[:] = [back]
+    watch.round()
+    watch.round()
+    assert lines[0].startswith(f"broker 1 at {gone.address} does not respond: ")
+    assert lines[1:] == [f"broker 1 at {back.address} responds again"]
+
+
 def test_controllers_are_asked_at_their_own_addresses_with_their_own_table(quorum: Any, authority: Authority) -> None:
     pem = authority.issue("a", 5)
     node = type(quorum.nodes[1])(type(quorum)(tls=authority.served(pem)), 101)

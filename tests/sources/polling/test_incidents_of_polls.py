@@ -165,7 +165,8 @@ def test_moves_are_reported_also_where_the_broker_that_they_free_stops_before_th
     assert {each["incident_class"] for each in incidents(cluster, 40)} == {"reassignment"}
 
 
-def test_all_brokers_that_are_cut_off_with_the_poller_are_lost_and_none_was_stopped_cleanly() -> None:
+@pytest.mark.parametrize("led", [QuorumLeader(100, 1), QuorumLeader(101, 2)], ids=["same controller", "another one"])
+def test_all_brokers_that_are_cut_off_with_the_poller_are_lost_and_none_was_stopped_cleanly(led: QuorumLeader) -> None:
     """Those that were not asked for a controller are cut off from it as much as the one that was."""
     cluster = SmallCluster(
         {0: part((4, 1, 2), (4, 1, 2), 4), 1: part((5, 2, 3), (5, 2, 3), 5)}, brokers=(1, 2, 3, 4, 5)
@@ -176,10 +177,12 @@ def test_all_brokers_that_are_cut_off_with_the_poller_are_lost_and_none_was_stop
         lose(cluster, 20, here, successor=2)
         cluster.relisted(40.6, here)
     cluster.at(10.5, lambda: setattr(cluster, "quorum", None))
-    cluster.at(40.5, lambda: setattr(cluster, "quorum", QuorumLeader(100, 1)))
+    cluster.at(40.5, lambda: setattr(cluster, "quorum", led))
     for silent in (1, 2, 3):
         cluster.meets(10.5, silent, Meeting.SILENT)
         cluster.meets(40.5, silent, Meeting.ANSWERED)
     for here in (4, 5):
         rejoin(cluster, 44, here)
-    assert {each["incident_class"] for each in incidents(cluster, 80)} == {"broker_loss"}
+    found = {each["incident_class"]: suspects(each) for each in incidents(cluster, 80)}
+    assert found.pop("controller_failover", []) == []
+    assert found == {"broker_loss": [4, 5]}

@@ -160,17 +160,16 @@ class Inference:
         waited = met.ended - max(min(waiting.values(), default=met.ended), answered or 0)
         if waited > self.intervals.hot or leader != before:
             self._schedule.hasten(met.ended)
-        if leader == before and answered is not None and waited > self.intervals.session // 2:
+        if answered is not None and waited > self.intervals.session // 2:
             since = Micros(met.ended - waited)
             if self._are_cut_off(asked, since, met.ended):
                 with_them = (each for each, of in self._listeners.of.items() if not of.silent_since(since, met.ended))
                 self._fates.waited_until.update(dict.fromkeys({*waiting, *with_them}, met.ended))
-                return
-            ended = min([met.ended, *(each.ended for each in self._reports)])
-            stall = _Report(answered, ended, controller=leader, silent_since=answered)
-            self._reports.appendleft(stall)  # it explains what is held
-            self._fates.stalled_until = met.ended
-            return
+            elif leader == before:
+                ended = min([met.ended, *(each.ended for each in self._reports)])
+                stall = _Report(answered, ended, controller=leader, silent_since=answered)
+                self._reports.appendleft(stall)  # it explains what is held
+                self._fates.stalled_until = met.ended
         if leader != before:
             self._quorum = leader
             since = met.asked if answered is None else min(met.asked, answered)
