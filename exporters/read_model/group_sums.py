@@ -104,10 +104,14 @@ def _name(row: GroupOffsetsRow) -> str:
 
 
 def _is_held(row: GroupOffsetsRow) -> bool:
-    """Return whether an open transaction is all that keeps a reader from what is there."""
+    """Return whether an open transaction is all that keeps a reader from what is there, and not for a moment only."""
+    if row.lag_seconds is not None and row.lag_seconds < _HELD_SECONDS:
+        return False
     return row.stable_lag == 0 and bool(row.lag) and bool(row.is_transactional) and is_read(row)
 
 
+_HELD_SECONDS: Final = 60
+"""So long readers wait for an open transaction until that is said; most are over by then."""
 _OVER: Final = frozenset({GroupTrouble.LOSING, GroupTrouble.UNREAD})
 
 if TYPE_CHECKING:

@@ -29,8 +29,9 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   open, or after one with that marker. More offsets may be markers, too, or all that came is aborted, also where no
 #   sample saw a transaction open. That something can be read is proven by the source, ``readable_at``, or because the
 #   group was seen at the last stable offset again and again, ``rests``: then it commits its position, which passes
-#   markers and aborted records, or these are records. Where the source proves nothing, and no transaction was ever
-#   seen, it is as good as proven if more came again and again, ``standing_rises``.
+#   markers and aborted records, or these are records. What it did before the first transaction shows
+#   neither. Where the source proves nothing, and no transaction was ever seen, it is as good as proven if more came
+#   again and again, ``standing_rises``.
 # - Some commit seldom by design: with a checkpoint, or a batch, of half an hour. How long that is shows in how long
 #   something had been readable at a commit, and at the one before, ``usual_wait``: of a partition that is seldom
 #   written to it is short, and where a group was stuck once, too.
@@ -126,7 +127,8 @@ class GroupPosition(NamedTuple):
     ] = None
     rests: Annotated[
         Long | None,
-        f"times that it moved to the last stable offset, {RESTS} at most, since it moved to the offset before that",
+        f"times that it moved to the last stable offset, {RESTS} at most, since it moved to the offset before that, or "
+        "the first transaction was seen",
     ] = None
     watched_since: Annotated[Micros | None, "sample that its position begins with"] = None
     committed_before: Annotated[
@@ -176,6 +178,8 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
     committed_at = now.at if moved else position.committed_at
     watched_since = now.at if last is None or position.watched_since is None else position.watched_since
     starts = [each for each in (position.deleted_to, now.log_start_offset) if each is not None]
+    is_transactional = _is_held(now) or now.is_transactional or position.is_transactional or False
+    is_first = is_transactional and not position.is_transactional
     return GroupPosition(
         lag=lag,
         stable_lag=stable_lag,
@@ -187,9 +191,9 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
         owned_at=owned_at,
         standing_since=since,
         standing_end=end,
-        is_transactional=_is_held(now) or now.is_transactional or position.is_transactional or False,
+        is_transactional=is_transactional,
         standing_rises=rises,
-        rests=_rests(position, now) if moved else position.rests or 0,
+        rests=0 if is_first else _rests(position, now) if moved else position.rests or 0,
         watched_since=watched_since,
         committed_before=position.committed_at if moved else position.committed_before,
         waited=waited,

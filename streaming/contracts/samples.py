@@ -98,8 +98,9 @@ class GroupOffsetsObserved(Sample):
     client id of the partition's owner. What follows from these is in ``contracts.group_positions``; ``lag`` is reported
     of a share group alone, which commits no offset, as its coordinator counts it, with its ``start_offset``. The
     positions are read before the committed offset, after ``positions_at``. ``lag_seconds`` is for how long the first
-    offset that it has not passed could have been read: the source has to remember when that was. ``readable_at`` and
-    ``is_transactional`` are reported where a group stands still, as far as that is proven.
+    offset that it has not passed could have been read, of a share group the one as far before the end as its lag: the
+    source has to remember when that was. ``readable_at`` and ``is_transactional`` are reported where a group stands
+    still, as far as that is proven.
     """
 
     kind: ClassVar[str] = "group_offsets"

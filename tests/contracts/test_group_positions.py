@@ -491,6 +491,19 @@ def test_a_group_that_commits_positions_is_stuck_behind_the_first_transaction(re
     assert is_stuck(partition.sampled(STANDING)) is (is_so or None)
 
 
+@pytest.mark.parametrize(("seen", "is_so"), [(True, None), (None, True)], ids=["its leader knows", "unseen"])
+def test_rests_at_plain_records_do_not_show_that_a_group_passes_aborted_ones(
+    *, seen: bool | None, is_so: bool | None
+) -> None:
+    """It commits record by record, as librdkafka does; then the first transaction is written, and aborted."""
+    partition = Partition(end=2, committed=0, member="app")
+    partition.sample()
+    for _ in range(RESTS):
+        partition.set(end=partition.end + 3, committed=partition.end + 3).sample()
+    partition.set(end=partition.end + 6, is_plain=False).sample()
+    assert is_stuck(partition.set(is_transactional=seen).sampled(STANDING)) is is_so
+
+
 def test_commits_are_the_reader_where_nobody_is_a_member() -> None:
     """As of Flink's source: ``assign`` and commits; then it stands still, and an hour later it is gone."""
     partition = Partition(end=100, committed=10).set(state="Empty")

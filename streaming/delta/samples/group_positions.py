@@ -117,7 +117,7 @@ def _computed(samples: _Samples) -> dict[str, pa.Array]:
         end,
         samples.kept("is_transactional", was_seen),
         rises,
-        _rests(samples, moved),
+        _rests(samples, moved, was_seen),
         watched_since,
         samples.carried("committed_before", where(moved, shifted(committed_at)), continues),
         waited,
@@ -245,11 +245,15 @@ def _readable_at(samples: _Samples, came: pa.Array, is_new: pa.Array) -> pa.Arra
     return carried(pc.or_(begins, is_first), values)
 
 
-def _rests(samples: _Samples, moved: pa.Array) -> pa.Array:
-    """Count how often the offset moved to the last stable one, up to ``RESTS``, since it moved right before it."""
+def _rests(samples: _Samples, moved: pa.Array, was_seen: pa.Array) -> pa.Array:
+    """Count how often the offset moved to the last stable one, up to ``RESTS``, since it moved right before it.
+
+    The count begins again when the first transaction was seen.
+    """
     distance = where(moved, pc.subtract(samples.columns["last_stable_offset"], samples.offset))
     rests, is_before = (pc.equal(distance, each).fill_null(False) for each in (0, A_MARKER))
-    begins = pc.or_(is_before, pc.or_(samples.is_known, pc.invert(samples.is_same)))
+    is_first = pc.and_(was_seen, pc.invert(shifted(was_seen).fill_null(False)))
+    begins = pc.or_(pc.or_(is_before, is_first), pc.or_(samples.is_known, pc.invert(samples.is_same)))
     base = pc.if_else(samples.is_known, samples.columns["rests"].fill_null(0), _ZERO)
     counted = _counted(base, pc.and_(rests, pc.invert(begins)), begins)
     return samples.kept("rests", pc.min_element_wise(counted, pa.scalar(RESTS, pa.int64())))

@@ -294,6 +294,7 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
     stands = {**owned, "standing_since": now - 1_800 * SECOND, "readable_at": now}
     lost = {"records_lost": 20, "lost_at": now - SECOND}
     never = dict.fromkeys(("committed_offset", "lag", "stable_lag"))
+    waits = {**owned, "partition": 2, "member": "", "stable_lag": 0, "is_transactional": True}
     tables.put(
         "group_offsets",
         *({**stands, "group": "stuck", "partition": number, "lag": 40 + number} for number in (3, 4)),
@@ -301,7 +302,7 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
         {**owned, "group": "beyond", "partition": 0, "committed_offset": 1_050, "lag": 0, "beyond": 1_000},
         {**owned, "group": "loses", "partition": 1, "log_start_offset": 30, **lost},
         {**owned, "group": "new", "partition": 0, **never},
-        {**owned, "group": "waits", "partition": 2, "member": "", "stable_lag": 0, "is_transactional": True},
+        *({**waits, "group": f"waits {each}", "lag_seconds": each} for each in (None, 60.0, 59.9)),
         {**offsets, "group": "left", "partition": 1, "lag": 7, "owned_at": now - 3_000 * SECOND},
         {**offsets, "group": "drained", "partition": 1, "lag": 0},
     )
@@ -320,7 +321,9 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
         "marker": "",
         "new": "has never committed on orders-0, owner app-7",
         "stuck": f"stuck since {at[1_800]} on orders-4 and 1 more, owner app-7",
-        "waits": 'waits for an open transaction on orders-2, owner ""',
+        "waits None": 'waits for an open transaction on orders-2, owner ""',
+        "waits 60.0": 'waits for an open transaction on orders-2, owner ""',
+        "waits 59.9": "",
     }
 
 

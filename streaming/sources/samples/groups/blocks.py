@@ -94,9 +94,30 @@ def timed(
                 for topic, offsets in by_topic.items()
                 if topic in topic_ids and topic in ends
             }
-            for group, by_topic in (*answer.committed.items(), *answer.starts.items())
+            for group, by_topic in (*answer.committed.items(), *_counted(answer, ends))
         },
     )
+
+
+def _counted(answer: CoordinatorAnswer, ends: Mapping[str, Mapping[int, int]]) -> Iterator[tuple[str, ByTopic]]:
+    """Give the offsets of share groups that lie as far before the end as their coordinator counts as lag.
+
+    What is behind a start offset may be done: that is stored with the next records that are done, however late.
+    """
+    for group, starts in answer.starts.items():
+        lags = answer.lags.get(group, {})
+        yield (
+            group,
+            {
+                topic: {
+                    number: max(starts[topic].get(number, 0), ends[topic][number] - lag)
+                    for number, lag in of_topic.items()
+                    if number in ends[topic]
+                }
+                for topic, of_topic in lags.items()
+                if topic in ends and topic in starts
+            },
+        )
 
 
 def _passed(offsets: Mapping[int, int], log_starts: Mapping[int, int]) -> dict[int, int]:
