@@ -226,11 +226,16 @@ PARTITIONS = st.dictionaries(
 
 @given(
     version=st.sampled_from([8, 9]),
+    are_settled=st.booleans(),
     groups=st.dictionaries(
         NAMES, st.tuples(st.dictionaries(NAMES, PARTITIONS, max_size=3), st.sampled_from([0, 0, 16])), max_size=4
     ),
 )
-def test_committed_offsets_of_many_groups_are_decoded(version: int, groups: dict[str, Any]) -> None:
+def test_committed_offsets_of_many_groups_are_decoded(
+    version: int,
+    are_settled: bool,  # noqa: FBT001 - drawn
+    groups: dict[str, Any],
+) -> None:
     of_response: Any = OffsetFetchResponse
     of_group = of_response.OffsetFetchResponseGroup
     of_topic = of_group.OffsetFetchResponseTopics
@@ -248,7 +253,7 @@ def test_committed_offsets_of_many_groups_are_decoded(version: int, groups: dict
     ]
     response = of_response(version=version, throttle_time_ms=0, groups=fetched)
     coordinator = Coordinator({9: version}, {9: response})
-    committed = committed_offsets(coordinator, [*groups])  # type: ignore[arg-type]
+    committed = committed_offsets(coordinator, [*groups], are_settled=are_settled)  # type: ignore[arg-type]
     assert committed == tuple(
         GroupValues(
             error,
@@ -263,7 +268,7 @@ def test_committed_offsets_of_many_groups_are_decoded(version: int, groups: dict
     of_request: Any = OffsetFetchRequest
     member = {"member_id": None, "member_epoch": -1} if version >= 9 else {}
     asked = [of_request.OffsetFetchRequestGroup(group_id=name, topics=None, **member) for name in groups]
-    assert coordinator.sent[9] == as_sent(of_request(version=version, groups=asked, require_stable=False))
+    assert coordinator.sent[9] == as_sent(of_request(version=version, groups=asked, require_stable=are_settled))
 
 
 def test_the_start_and_the_lag_of_a_share_group_are_what_its_coordinator_says() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -323,19 +324,35 @@ def test_the_end_of_a_round_was_read_after_the_commits_of_the_round_before() -> 
     assert (rows[1].positions_at, position_after((rows[0], first), rows[1]).beyond) == (109 * SECOND, 60)
 
 
-def answered(asked: Asked, committed: dict[str, Any], denied: tuple[str, ...] = ()) -> Any:
-    """What the work of a question returns for these groups."""
+@pytest.mark.parametrize("open_in", ["of", "of another"])
+def test_offsets_that_a_transaction_is_to_replace_do_not_seem_to_have_lost_records(open_in: str) -> None:
+    """Kafka Streams purges a topic up to offsets of which the marker has yet to reach the coordinator."""
+    asked = sampled_since(31, ends=({0: 110},), start=60)
+    committed = {name: {"orders": {0: 5}} for name in ("of", "of another")} | {"behind": {"orders": {0: 60}}}
+    answer = answered(asked, committed, replaced=[open_in, "behind"])
+    assert answer.unread == {open_in}, "unknown, and so are its other partitions for this once"
+    assert answer.committed == {name: of for name, of in committed.items() if name != open_in}
+
+
+def answered(
+    asked: Asked, committed: dict[str, Any], denied: tuple[str, ...] = (), replaced: Collection[str] = ()
+) -> Any:
+    """What the work of a question returns for these groups; offsets of some are to be replaced by a transaction."""
     work = next(work for kind, _, work in asked.questions if kind == "groups")
     listed = {name: DescribedGroup("classic", "Empty", 0) for name in committed}
 
-    def values_of(name: str) -> GroupValues:
-        return GroupValues(30 if committed[name] is None else 0, name, committed[name] or {})
+    def values_of(name: str, *, are_settled: bool) -> GroupValues:
+        values = {} if are_settled and name in replaced else committed[name]
+        return GroupValues(30 if values is None else 0, name, values or {})
+
+    def values(_: Any, groups: Collection[str], *, are_settled: bool = False) -> tuple[GroupValues, ...]:
+        return tuple(values_of(name, are_settled=are_settled) for name in groups)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "monotonic", lambda: asked.present)
         patch.setattr(module, "list_groups", lambda _: listed)
         patch.setattr(module, "describe_groups", lambda _, groups, _probe: (groups, denied))
-        patch.setattr(module, "committed_offsets", lambda _, groups: tuple(map(values_of, groups)))
+        patch.setattr(module, "committed_offsets", values)
         return work(Versions(9))
 
 

@@ -275,14 +275,22 @@ class GroupValues(NamedTuple):
     values: ByTopic
 
 
-def committed_offsets(connection: Connection, groups: Iterable[str]) -> tuple[GroupValues, ...]:
+def committed_offsets(
+    connection: Connection, groups: Iterable[str], *, are_settled: bool = False
+) -> tuple[GroupValues, ...]:
     """Ask a coordinator for all that groups have committed, in one request; topics that are hidden are left out.
+
+    Args:
+        connection: to the coordinator.
+        groups: by name.
+        are_settled: leave out what an open transaction is to replace; else it is given as it was before.
 
     Raises:
         ConnectionRefused: it does not respond.
     """
     version = connection.newest(OFFSET_FETCH, NEWEST)
-    body = compact_array(compact_string(group) + _OF_GROUP[version] for group in groups) + b"\0\0"  # stable or not
+    require_stable = bytes((are_settled, 0))  # and no tagged fields
+    body = compact_array(compact_string(group) + _OF_GROUP[version] for group in groups) + require_stable
     return RawResponse(_read).value_of(connection, RawRequest(OFFSET_FETCH, version, body))
 
 

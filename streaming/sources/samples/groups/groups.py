@@ -1,6 +1,6 @@
 """Groups: every broker is asked for those that it coordinates, what each has committed, and who may read what.
 
-At most seven requests per broker and piece of a round (:mod:`rounds`), and before the first piece one that lists all
+At most eight requests per broker and piece of a round (:mod:`rounds`), and before the first piece one that lists all
 groups, and one for those that it lists no more: these are soon answered, however many there are. The positions next to
 a committed offset are those that :class:`offsets.OffsetsKind` has read before the coordinator is asked, as a rule a
 moment before. So lag is never too large: it is what the group had not read of that which was there then. It is too
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from streaming.contracts.sample_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection
-    from streaming.sources.samples.groups.blocks import ByTopic, ShareValues
+    from streaming.sources.samples.groups.blocks import ByTopic, GroupValues, ShareValues
     from streaming.sources.samples.kind import Ask, BrokerAnswer
     from streaming.sources.samples.offsets import OffsetsKind
 
@@ -206,7 +206,7 @@ def _answer(  # noqa: PLR0913 - what a question takes along
     sharing = [name for name, group in groups.items() if group.protocol == SHARE]
     committing = [name for name, group in groups.items() if group.protocol != SHARE]
     read_at = monotonic()
-    committed = committed_offsets(connection, committing) if committing else ()
+    committed = _settled(connection, committed_offsets(connection, committing), positions) if committing else ()
     shared = _share_offsets(connection, sharing) if sharing else ()
     return CoordinatorAnswer(
         groups,
@@ -228,6 +228,31 @@ def _answer(  # noqa: PLR0913 - what a question takes along
         positions_asked_at=positions.asked_at,
         read_at=read_at,
     )
+
+
+def _settled(
+    connection: Connection, committed: tuple[GroupValues, ...], positions: _Positions
+) -> tuple[GroupValues, ...]:
+    """Leave out groups that only seem to have lost records: an open transaction is to replace their offsets (KIP-447).
+
+    Kafka Streams purges a repartition topic once a transaction has ended. Its marker may reach the coordinator later,
+    and until then the offsets of the transaction before are those that are committed.
+    """
+    log_starts = positions.read.get("log_start_offset", {})
+    passed = {
+        one.group: {
+            (topic, number)
+            for topic, offsets in one.values.items()
+            for starts in (log_starts.get(topic, {}),)
+            for number, offset in offsets.items()
+            if offset < starts.get(number, 0)
+        }
+        for one in committed
+    }
+    doubtful = [group for group, partitions in passed.items() if partitions]
+    for one in committed_offsets(connection, doubtful, are_settled=True) if doubtful else ():
+        passed[one.group] -= {(topic, number) for topic, offsets in one.values.items() for number in offsets}
+    return tuple(one for one in committed if not passed[one.group])
 
 
 def _with_partitions_that_exist(group: DescribedGroup, view: ClusterView) -> DescribedGroup:
