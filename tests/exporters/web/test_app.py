@@ -285,11 +285,12 @@ def test_an_exporter_that_stopped_reading_is_not_healthy(live_cluster: Any) -> N
 def test_an_exporter_whose_refresh_hangs_is_not_healthy_until_it_ends(
     live_cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, released, hanging = 1000.0, threading.Event(), threading.Event()
+    now, hanging, hangs, released = 1000.0, threading.Event(), threading.Event(), threading.Event()
 
     class Hanging(TablesReader):
         def refresh(self) -> ReplicationSnapshot:
             if hanging.is_set():
+                hangs.set()
                 released.wait(30)
             return super().refresh()
 
@@ -300,7 +301,7 @@ def test_an_exporter_whose_refresh_hangs_is_not_healthy_until_it_ends(
     try:
         wait_until(lambda: refresher.snapshot.version == 2)
         hanging.set()
-        wait_until(lambda: refresher._is_refreshing)
+        assert hangs.wait(30)
         now += STILL_SECONDS + 1
         wait_until(lambda: asyncio.run(endpoints.healthy(REQUEST)).status_code == 503)
         text = asyncio.run(endpoints.healthy(REQUEST)).body.decode()

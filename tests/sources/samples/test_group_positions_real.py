@@ -23,7 +23,7 @@ from tests.chaos_kafka.stage import planned
 from tests.sources.samples.test_odd_clusters_real import Sampled, commit
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
-TOPICS = ("stays", "left", "drained", "marked", "assigned", "new", "aborted", "markers", "plain")
+TOPICS = ("stays", "left", "drained", "marked", "assigned", "new", "aborted", "markers", "plain", "purged")
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +105,28 @@ def test_a_drained_topic_has_no_lag_and_one_loss(cluster: Sandbox, sampled: Samp
     row = row_of(sampled, "drains", "drained", log_start_offset=100)
     assert (row.lag, row.records_lost, row.lag_seconds, row.standing_since) == (0, 90, 0.0, None)
     assert row.lost_at == row.collected_at
+
+
+def test_what_is_purged_up_to_offsets_of_a_transaction_that_ends_later_is_not_lost(
+    cluster: Sandbox, sampled: Sampled
+) -> None:
+    servers = {"bootstrap.servers": cluster.bootstrap_servers}
+    write(cluster, "purged", 100)
+    commit(cluster, "purges", [TopicPartition("purged", 0, 10)])
+    assert row_of(sampled, "purges", "purged", lag=90).records_lost == 0
+    producer = Producer(servers | {"transactional.id": "purges"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    with closing(Consumer(servers | {"group.id": "purges"})) as consumer:
+        read = [TopicPartition("purged", 0, 100)]
+        producer.send_offsets_to_transaction(read, consumer.consumer_group_metadata(), 30)
+        (deleted,) = AdminClient(servers).delete_records(read).values()
+        deleted.result(30)
+        commit(cluster, "follows", read)
+        row_of(sampled, "follows", "purged", log_start_offset=100, committed_offset=100)
+        producer.commit_transaction(30)
+    row = row_of(sampled, "purges", "purged", log_start_offset=100, committed_offset=100)
+    assert (row.lag, row.records_lost, row.lost_at) == (0, 0, None)
 
 
 def test_the_marker_of_a_transaction_is_an_offset_and_no_record(cluster: Sandbox, sampled: Sampled) -> None:
