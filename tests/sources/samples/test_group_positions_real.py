@@ -114,13 +114,13 @@ def test_what_is_purged_up_to_offsets_of_a_transaction_that_ends_later_is_not_lo
     write(cluster, "purged", 100)
     commit(cluster, "purges", [TopicPartition("purged", 0, 10)])
     assert row_of(sampled, "purges", "purged", lag=90).records_lost == 0
-    producer = Producer(servers | {"transactional.id": "purges"})
+    admin, producer = AdminClient(servers), Producer(servers | {"transactional.id": "purges"})
     producer.init_transactions(30)
     producer.begin_transaction()
     with closing(Consumer(servers | {"group.id": "purges"})) as consumer:
         read = [TopicPartition("purged", 0, 100)]
         producer.send_offsets_to_transaction(read, consumer.consumer_group_metadata(), 30)
-        (deleted,) = AdminClient(servers).delete_records(read).values()
+        (deleted,) = admin.delete_records(read).values()
         deleted.result(30)
         commit(cluster, "follows", read)
         row_of(sampled, "follows", "purged", log_start_offset=100, committed_offset=100)
