@@ -319,11 +319,12 @@ def lost_log(cluster: ClusterSnapshot, now: int, stale_after: float) -> LostLog 
     No controller: a collector reads the brokers as before and the job has applied all that it sent, its metadata log
     stands still, if it reads one, and brokers that answer other questions name no leader now. That the log is not read
     proves nothing by itself: controllers may not be reached, or not be read, from where the collector is. Nor does it
-    if the brokers may not be asked: then it is unknown.
+    if the brokers may not be asked, or, without a log, if they have never named one, as behind a gateway that leaves
+    such a question without an answer: then it is unknown.
     """
-    logs = _reporting(cluster, SourceKind.METADATA_LOG)
+    logs, newest = _reporting(cluster, SourceKind.METADATA_LOG), _newest_naming(cluster)
     ages = {name: _age(each, now) for name, each in logs.items()}
-    if ages and min(ages.values()) <= stale_after:
+    if min(ages.values()) <= stale_after if ages else newest is None:
         return None
     collectors = set(map(_collector, logs or _reporting(cluster, SourceKind.POLL)))
     others = [
@@ -333,7 +334,8 @@ def lost_log(cluster: ClusterSnapshot, now: int, stale_after: float) -> LostLog 
     ]
     is_applied = all(each.lag.is_query_up and each.lag.behind_bytes == 0 for each in logs.values())
     leader, is_leaderless = leader_named(cluster, now, stale_after), _is_leaderless(cluster, now)
-    since = max((each.state.observed_until or 0 for each in logs.values()), default=_led_until(cluster))
+    ends = [each.state.observed_until or 0 for each in logs.values()]
+    since = max(ends or [0 if newest is None else newest.collected_at])
     if is_applied and others and min(others) <= stale_after and leader is None and is_leaderless:
         return LostLog(Condition.NO_CONTROLLER, since, min(others), tuple(ages))
     if ages and not cluster.is_stale(now, stale_after) and min(ages.values()) <= FORGOTTEN_AFTER_SECONDS:
@@ -347,12 +349,6 @@ def _reporting(cluster: ClusterSnapshot, kind: SourceKind) -> dict[str, SourcePr
         for (channel, name), each in cluster.sources.items()
         if channel == Channel.REPLICATION and each.state.source_kind is kind
     }
-
-
-def _led_until(cluster: ClusterSnapshot) -> int:
-    """Return when brokers last named a leader, else when they were last asked."""
-    newest = _newest_naming(cluster)
-    return (cluster.cluster.quorum_observed_at or 0) if newest is None else newest.collected_at
 
 
 def leader_named(cluster: ClusterSnapshot, now: int, stale_after: float) -> int | None:
