@@ -316,15 +316,16 @@ class LostLog(NamedTuple):
 def lost_log(cluster: ClusterSnapshot, now: int, stale_after: float) -> LostLog | None:
     """Return whether no controller leads the quorum, or the metadata log is only not read any more.
 
-    No controller: a collector reads the brokers as before and the job has applied all that it sent, its metadata log
-    stands still, if it reads one, and brokers that answer other questions name no leader now. That the log is not read
-    proves nothing by itself: controllers may not be reached, or not be read, from where the collector is. Nor does it
-    if the brokers may not be asked, or, without a log, if they have never named one, as behind a gateway that leaves
-    such a question without an answer: then it is unknown.
+    No controller: a collector reads the brokers as before, its metadata log, if it reads one, stands still and is
+    applied as far as it goes, and brokers that answer other questions name no leader now. That the log is not read
+    proves nothing by itself: controllers may not be reached, or not be read, from where the collector is. It is unknown
+    if the brokers may not be asked, or, without a log, if they have never named a leader: a gateway may leave the
+    question without an answer.
     """
     logs, newest = _reporting(cluster, SourceKind.METADATA_LOG), _newest_naming(cluster)
     ages = {name: _age(each, now) for name, each in logs.items()}
-    if min(ages.values()) <= stale_after if ages else newest is None:
+    is_log_read = bool(ages) and min(ages.values()) <= stale_after
+    if is_log_read or (not ages and newest is None):
         return None
     collectors = set(map(_collector, logs or _reporting(cluster, SourceKind.POLL)))
     others = [
