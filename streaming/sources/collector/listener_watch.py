@@ -149,7 +149,7 @@ class ListenerWatch:
         for listener, reason in self.answers.items():
             if reason and not before.get(listener):
                 self._report(in_words(self._described(listener), reason))
-            elif not reason and (before.get(listener) or (listener.role, listener.node) in was_silent):
+            elif not reason and before.get(listener, (listener.role, listener.node) in was_silent):
                 self._report(f"{self._described(listener)} responds again")
         self.certificates.round([listener.address for listener, reason in self.answers.items() if reason])
         self._throttling.round(monotonic())

@@ -243,9 +243,8 @@ def _settled(
         one.group: {
             (topic, number)
             for topic, offsets in one.values.items()
-            for starts in (log_starts.get(topic, {}),)
             for number, offset in offsets.items()
-            if offset < starts.get(number, 0)
+            if offset < log_starts.get(topic, {}).get(number, 0)
         }
         for one in committed
     }
