@@ -56,7 +56,7 @@ LONG_SECONDS: Final = 60.0
 LONG_FILES: Final = {
     "tests/end_to_end/test_real_cluster.py": "a cluster, the collector and the job live through every fault of Kafka",
     "tests/sources/test_blindness_real.py": "one cluster loses sight in each way, and each is waited for",
-    "tests/sources/metadata_log/test_real_cluster.py": "record for record with six clusters of three versions",
+    "tests/sources/metadata_log/test_real_cluster.py": "record for record with five clusters of two versions",
 }
 """Files that take longer than that, each with the reason; twelve at most."""
 

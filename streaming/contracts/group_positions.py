@@ -29,9 +29,9 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   open, or after one with that marker. More offsets may be markers, too, or all that came is aborted, also where no
 #   sample saw a transaction open. That something can be read is proven by the source, ``readable_at``, or because the
 #   group was seen at the last stable offset again and again, ``rests``: then it commits its position, which passes
-#   markers and aborted records, or these are records. What it did before the first transaction shows
-#   neither. Where the source proves nothing, and no transaction was ever seen, it is as good as proven if more came
-#   again and again, ``standing_rises``.
+#   markers and aborted records, or these are records. What it did before the first transaction shows neither. Where
+#   the source proves nothing, and no transaction was ever seen, it is as good as proven if more came again and again,
+#   ``standing_rises``.
 # - Some commit seldom by design: with a checkpoint, or a batch, of half an hour. How long that is shows in how long
 #   something had been readable at a commit, and at the one before, ``usual_wait``: of a partition that is seldom
 #   written to it is short, and where a group was stuck once, too.

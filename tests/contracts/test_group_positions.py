@@ -424,7 +424,7 @@ def test_among_transactions_a_group_is_stuck_from_the_first_record_that_it_could
     partition.sampled(STANDING)
     row = partition.set(readable_at=began, end=9).sample()
     committed = partition.at
-    assert (row.readable_at, is_stuck(row)) == (committed, False), "nobody could have read it until then"
+    assert (row.readable_at, is_stuck(row)) == (committed, False), "no consumer could read it before"
     partition.set(readable_at=committed, end=12).sampled(STANDING // 2)
     row = partition.sampled(committed + STANDING - partition.at - 2 * ROUND)
     assert (row.readable_at, is_stuck(row)) == (committed, False)
