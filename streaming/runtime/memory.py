@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -86,9 +87,13 @@ def never_collected() -> Iterator[None]:
 
 def freeze() -> None:
     """Exclude every object that there is from garbage collection until the process ends."""
-    if not gc.get_freeze_count():
-        atexit.register(gc.unfreeze)  # what is not freed at the end, libraries report on the terminal as leaked
+    _unfreeze_at_exit()
     gc.freeze()
+
+
+@cache
+def _unfreeze_at_exit() -> None:
+    atexit.register(gc.unfreeze)  # what is not freed at the end, libraries report on the terminal as leaked
 
 
 def collect_seldom() -> None:
