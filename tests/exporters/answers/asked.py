@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from functools import cache
+from contextlib import suppress
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from exporters.read_model.reader import micros_now
 from exporters.read_model.times import Clock
 from exporters.terminal.answer_view import print_answer
 from exporters.terminal.output import RowFormat, RowOutput
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, TableUnreadable
 from streaming.terminal import Terminal
+from tests.exporters.conftest import restless
 
 limits = cache(Limits.of)
+reader_of = lru_cache(maxsize=4)(restless)
+"""Follows the tables of a folder: who asks of them again reads only what is new."""
 
 
 def asked(  # noqa: PLR0913 - what a question has
@@ -36,7 +40,10 @@ def asked(  # noqa: PLR0913 - what a question has
     """Ask, and give the answer as it is served."""
     given = {name: (pattern,) for name, pattern in filters.items()}
     question = Question(given.pop("cluster", ()), given, everything, at)
-    tables = Tables(folder=folder, limits=limits(config), now=now or micros_now())
+    reader, read = reader_of(folder), dict[str, Any]()
+    with suppress(TableUnreadable):  # then they are read as a command reads them
+        read = {"snapshot": reader.refresh(), "unreadable": {it.table: it.error for it in reader.statuses if it.error}}
+    tables = Tables(folder=folder, limits=limits(config), now=now or micros_now(), **read)
     here = SUBJECTS[of].answer(tables, question)
     served = Answer.from_json(here.to_json())
     for row_format in (RowFormat.WIDE, RowFormat.JSON):  # these have all that the others have

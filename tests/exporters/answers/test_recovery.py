@@ -143,7 +143,7 @@ def catching_up(directory: Path, released_at: int, records_per_second: int) -> I
             rows[observed.channel].append(row)
         for channel in batches.keys() & rows.keys():
             batches[channel].apply(pa.Table.from_pylist(rows[channel], schema=SCHEMA))
-        if second <= released_at:
+        if second <= released_at or second % 3:
             continue
         now = START + second * SECOND
         asked = Tables(folder=directory, limits=LIMITS, now=now, snapshot=reader.refresh())
@@ -169,5 +169,5 @@ def test_the_time_left_is_about_the_time_until_all_replicas_have_rejoined(
     estimates = [(left, over - second) for second, count, left in samples if count and released_at + 90 <= second]
     errors = [left - true for left, true in estimates if left is not None]
     print(f"{min(errors):+.1f} s to {max(errors):+.1f} s of {estimates[0][1]} s left and less")
-    assert len(errors) == len(estimates) >= 30
+    assert len(errors) == len(estimates) >= 10
     assert max(map(abs, errors)) < 22

@@ -54,13 +54,13 @@ def test_metrics_with_a_history_are_made_of_the_changes_alone(busy_cluster: Any)
     }
 
 
-@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("world", [2, pytest.param(1, marks=pytest.mark.long)])
 def test_each_moment_shows_what_the_exporter_showed_then(tmp_path: Path, world: int) -> None:
     history = History(tmp_path, ReplicationBatch(tmp_path), TablesReader(tmp_path))
     pages: dict[int, set[str]] = {}
     for number, batch in enumerate(batches(logs(world), Random(world))):
         history.apply(batch)
-        if number % 5 == 0:
+        if number % 8 == 0:
             pages[micros_now()] = shown(history.reader.snapshot, micros_now())
     assert len(pages) > 3
     for moment, expected in pages.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from exporters.read_model.reader import TablesReader
@@ -16,3 +18,9 @@ def reader(busy_cluster: Tables) -> TablesReader:
 @pytest.fixture
 def fresh(rows: Rows) -> int:
     return rows.start + 31 * SECOND
+
+
+@pytest.fixture(scope="session")
+def still(written_busy_cluster: Path) -> TablesReader:
+    """A reader of the same cluster for the tests that write nothing: it has read everything once."""
+    return restless(written_busy_cluster)

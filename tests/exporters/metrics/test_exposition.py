@@ -73,9 +73,9 @@ def test_every_cause_by_which_a_broker_leaves_an_isr_has_a_series_from_the_start
 
 @pytest.mark.parametrize(("page", "later"), [("metrics.prom", 0), ("metrics_stale.prom", 60)])
 def test_the_exposition_of_a_cluster_and_of_a_stale_one_is_the_golden_one(
-    reader: TablesReader, fresh: int, golden: Any, page: str, later: int
+    still: TablesReader, fresh: int, golden: Any, page: str, later: int
 ) -> None:
-    golden(page, exposed(reader, fresh + later * SECOND))
+    golden(page, exposed(still, fresh + later * SECOND))
 
 
 def test_the_exposition_of_a_healthy_cluster_is_the_golden_one(tables: Any, rows: Any, golden: Any) -> None:
@@ -90,8 +90,8 @@ def test_the_exposition_of_a_healthy_cluster_is_the_golden_one(tables: Any, rows
     golden("metrics_healthy.prom", exposed(TablesReader(tables.directory), now + SECOND))
 
 
-def test_openmetrics_has_the_same_samples_under_names_that_its_parser_accepts(reader: TablesReader, fresh: int) -> None:
-    snapshot = reader.refresh()
+def test_openmetrics_has_the_same_samples_under_names_that_its_parser_accepts(still: TablesReader, fresh: int) -> None:
+    snapshot = still.refresh()
     health = ExporterHealth("1.2.3", 1, 0.25, 7)
     text, other = (
         plain(Exposition(STALE_AFTER).render(snapshot, health, fresh, ScrapeRequest(is_openmetrics=each))).decode()
@@ -137,9 +137,9 @@ def test_the_exposition_of_two_clusters_is_the_golden_one(
 
 
 @pytest.mark.prometheus
-def test_promtool_reports_no_problem_but_two_names_of_kafka_exporter(reader: TablesReader, fresh: int) -> None:
+def test_promtool_reports_no_problem_but_two_names_of_kafka_exporter(still: TablesReader, fresh: int) -> None:
     checked = subprocess.run(
-        ["promtool", "check", "metrics"], input=exposed(reader, fresh), capture_output=True, text=True, check=False
+        ["promtool", "check", "metrics"], input=exposed(still, fresh), capture_output=True, text=True, check=False
     )
     assert (checked.stdout, [line.split()[0] for line in checked.stderr.splitlines()]) == (
         "",
@@ -150,8 +150,8 @@ def test_promtool_reports_no_problem_but_two_names_of_kafka_exporter(reader: Tab
     }
 
 
-def test_every_metric_of_the_catalogue_is_shown_with_its_labels_and_type(reader: TablesReader, fresh: int) -> None:
-    families = {family.name: family for family in text_string_to_metric_families(exposed(reader, fresh))}
+def test_every_metric_of_the_catalogue_is_shown_with_its_labels_and_type(still: TablesReader, fresh: int) -> None:
+    families = {family.name: family for family in text_string_to_metric_families(exposed(still, fresh))}
     for metric in CATALOGUE:
         family = families[metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name]
         assert family.type == metric.kind
@@ -167,11 +167,11 @@ def test_an_open_episode_grows_with_the_heartbeats(reader: TablesReader, fresh: 
     assert shown[of_partition("partition_under_replicated_seconds_total", "orders", 1)] == 1.5 + 25
 
 
-def test_a_stale_cluster_exposes_ages_and_counters_but_no_state(reader: TablesReader, fresh: int) -> None:
+def test_a_stale_cluster_exposes_ages_and_counters_but_no_state(still: TablesReader, fresh: int) -> None:
     exposition = Exposition(STALE_AFTER)
     watermark = fresh - SECOND
-    last_moment = samples(exposed(reader, watermark + 60 * SECOND, exposition=exposition))
-    stale = samples(exposed(reader, watermark + 60 * SECOND + 1, exposition=exposition))
+    last_moment = samples(exposed(still, watermark + 60 * SECOND, exposition=exposition))
+    stale = samples(exposed(still, watermark + 60 * SECOND + 1, exposition=exposition))
     always_shown = {metric.name for metric in CATALOGUE if metric.freshness is Freshness.NOT_REQUIRED}
     assert names(stale) == always_shown
     assert "kafka_replication_partition_leader" in names(last_moment)
@@ -348,9 +348,9 @@ def test_drop_in_metrics_are_exposed_for_one_cluster_or_the_selected_one(
     assert {dict(labels).get("cluster") or "main" for _, labels in selected} == {"main"}
 
 
-def test_only_the_metrics_selected_by_name_are_exposed(reader: TablesReader, fresh: int) -> None:
+def test_only_the_metrics_selected_by_name_are_exposed(still: TablesReader, fresh: int) -> None:
     chosen = {"kafka_brokers", "kafka_replication_exporter_series", "kafka_server_replicamanager_leadercount"}
-    shown = samples(exposed(reader, fresh, ScrapeRequest(names=frozenset(chosen))))
+    shown = samples(exposed(still, fresh, ScrapeRequest(names=frozenset(chosen))))
     assert names(shown) == chosen
     assert shown["kafka_replication_exporter_series", ()] == len(shown) == 4
 

@@ -144,11 +144,11 @@ def test_samples_are_shown_while_the_partitions_are_stale(
     assert not shown & {"kafka_topic_partition_leader", "kafka_consumergroup_members"}
 
 
-def test_a_sample_stays_for_two_of_its_intervals_if_that_is_longer(reader: TablesReader, rows: Any) -> None:
+def test_a_sample_stays_for_two_of_its_intervals_if_that_is_longer(still: TablesReader, rows: Any) -> None:
     at = rows.start + 28 * SECOND
     slow = Exposition(STALE_AFTER, CollectSettings(groups_interval=50.0))
     moments = {
-        seconds: names(samples(exposed(reader, at + seconds * SECOND, exposition=slow))) for seconds in (100, 101)
+        seconds: names(samples(exposed(still, at + seconds * SECOND, exposition=slow))) for seconds in (100, 101)
     }
     assert [OF_TABLE["groups"] <= moments[seconds] for seconds in (100, 101)] == [True, False]
     assert not OF_TABLE["quorum_members"] & moments[100]

@@ -17,15 +17,14 @@ from exporters.metrics.sample_ages import oldest_ages
 from exporters.metrics.series_filter import EVERYTHING, SeriesFilter
 from exporters.read_model.reader import TablesReader
 from streaming.settings import EXPORT_FAMILIES, CollectSettings, ExportSettings
-from tests.exporters.conftest import Tables
 from tests.exporters.metrics.test_exposition import STALE_AFTER, Samples, exposed, names, samples
 
 ODD = 'odd "topic"\\'
 
 
-def scraped(tables: Tables, now: int, **settings: Any) -> Samples:
+def scraped(reader: TablesReader, now: int, **settings: Any) -> Samples:
     chosen = SeriesFilter(ExportSettings(**settings))
-    return samples(exposed(TablesReader(tables.directory), now, exposition=Exposition(STALE_AFTER, chosen=chosen)))
+    return samples(exposed(reader, now, exposition=Exposition(STALE_AFTER, chosen=chosen)))
 
 
 def values_of(shown: Samples, label: str) -> dict[str, set[str]]:
@@ -56,27 +55,27 @@ def without_labels(shown: Samples, *labels: str) -> Samples:
     ],
 )
 def test_topics_that_are_left_out_have_no_series_and_are_counted(
-    settings: dict[str, tuple[str, ...]], topics: set[str], busy_cluster: Tables, fresh: int
+    settings: dict[str, tuple[str, ...]], topics: set[str], still: TablesReader, fresh: int
 ) -> None:
-    everything, shown = scraped(busy_cluster, fresh), scraped(busy_cluster, fresh, **settings)
+    everything, shown = scraped(still, fresh), scraped(still, fresh, **settings)
     expected = {name: values & topics for name, values in values_of(everything, "topic").items() if values & topics}
     assert values_of(shown, "topic") == expected
     assert without_labels(shown, "topic") == without_labels(everything, "topic")
     assert {key: shown[key] for key in shown if "topic" in dict(key[1])}.items() <= everything.items()
 
 
-def test_topics_that_are_left_out_take_no_place_of_the_partitions_with_series(busy_cluster: Tables, fresh: int) -> None:
+def test_topics_that_are_left_out_take_no_place_of_the_partitions_with_series(still: TablesReader, fresh: int) -> None:
     chosen = SeriesFilter(ExportSettings(topics=("orders",)))
     exposition = Exposition(STALE_AFTER, detail_limit=80, chosen=chosen)  # of one partition with three replicas or two
-    shown = samples(exposed(TablesReader(busy_cluster.directory), fresh, exposition=exposition))
+    shown = samples(exposed(still, fresh, exposition=exposition))
     # The other topic is offline, and would come first.
     assert values_of(shown, "partition")["kafka_replication_partition_leader"] == {"0", "1"}
     assert shown["kafka_replication_exporter_partitions_without_detail", (("cluster", "main"),)] == 0
 
 
-def test_groups_that_are_left_out_have_no_series_under_any_name(busy_cluster: Tables, fresh: int) -> None:
-    everything = scraped(busy_cluster, fresh)
-    shown = scraped(busy_cluster, fresh, groups=("pay*", "idle*", "other*", "!other"))
+def test_groups_that_are_left_out_have_no_series_under_any_name(still: TablesReader, fresh: int) -> None:
+    everything = scraped(still, fresh)
+    shown = scraped(still, fresh, groups=("pay*", "idle*", "other*", "!other"))
     for label in ("group", "consumergroup"):
         before = values_of(everything, label)
         assert {"other", "payments"} <= set().union(*before.values())
@@ -85,9 +84,8 @@ def test_groups_that_are_left_out_have_no_series_under_any_name(busy_cluster: Ta
     assert without_labels(shown, "group", "consumergroup") == without_labels(everything, "group", "consumergroup")
 
 
-def test_names_of_mbeans_are_left_out_too(busy_cluster: Tables, fresh: int) -> None:
-    ages, reader = oldest_ages(STALE_AFTER, CollectSettings()), TablesReader(busy_cluster.directory)
-    snapshot = reader.refresh()
+def test_names_of_mbeans_are_left_out_too(still: TablesReader, fresh: int) -> None:
+    ages, snapshot = oldest_ages(STALE_AFTER, CollectSettings()), still.refresh()
     jmx = {
         chosen: samples(
             plain(JmxExposition(STALE_AFTER, ages, chosen).render(snapshot, fresh, ScrapeRequest())).decode()
@@ -107,15 +105,15 @@ def test_the_families_are_those_of_the_settings_and_of_the_catalogue() -> None:
 
 @pytest.mark.parametrize("family", EXPORT_FAMILIES)
 def test_a_family_that_is_left_out_has_no_series_and_all_others_have(
-    family: str, busy_cluster: Tables, fresh: int
+    family: str, still: TablesReader, fresh: int
 ) -> None:
-    everything, shown = scraped(busy_cluster, fresh), scraped(busy_cluster, fresh, disabled=(family,))
+    everything, shown = scraped(still, fresh), scraped(still, fresh, disabled=(family,))
     left_out = {metric.name for metric in FAMILIES[family]}
     assert names(everything) - names(shown) == left_out
     assert shown["kafka_replication_exporter_family_exposed", (("family", family),)] == 0
     assert sum(value for (name, _), value in shown.items() if name.endswith("_family_exposed")) == len(FAMILIES) - 1
     text = exposed(
-        TablesReader(busy_cluster.directory),
+        still,
         fresh,
         ScrapeRequest(names=frozenset(left_out)),
         Exposition(STALE_AFTER, chosen=SeriesFilter(ExportSettings(disabled=(family,)))),
@@ -123,14 +121,14 @@ def test_a_family_that_is_left_out_has_no_series_and_all_others_have(
     assert list(text_string_to_metric_families(text)) == []
 
 
-def test_the_log_and_a_metric_say_what_is_left_out(busy_cluster: Tables, fresh: int) -> None:
+def test_the_log_and_a_metric_say_what_is_left_out(still: TablesReader, fresh: int) -> None:
     assert EVERYTHING.sentence() is None
     settings = ExportSettings(topics=("!tmp-*",), disabled=("quorum", "groups"))
     assert SeriesFilter(settings).sentence() == (
         "series are left out by --topic '!tmp-*', --no-collector.groups, --no-collector.quorum; "
         "counts of clusters and brokers include them"
     )
-    shown = scraped(busy_cluster, fresh, topics=("orders", "!tmp-*"))
+    shown = scraped(still, fresh, topics=("orders", "!tmp-*"))
     patterns = {
         (dict(labels)["option"], dict(labels)["pattern"])
         for name, labels in shown
