@@ -12,14 +12,16 @@ import pytest
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, health_of
 from exporters.read_model.cluster_samples import ClusterSamples, LogDirectoryRow, QuorumMemberRow
 from exporters.read_model.health_reasons import BLIND, EXAMPLES, SEVERITIES, SUMMARIES, HealthReason
-from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterIncidents, ClusterSnapshot, PartitionCounts, SourceProgress
 from streaming.contracts import health
 from streaming.contracts.conditions import Condition, Spell
+from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.sampled_conditions import SampledSpell
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
-from tests.plugins.played import play
+from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.exporters.conftest import restless
+from tests.plugins.played import START, PlayedJob
 
 SECOND = 1_000_000
 NOW = 1_790_000_000 * SECOND
@@ -346,19 +348,26 @@ def test_every_reason_has_a_severity_and_words_and_only_those_without_data_canno
     assert kinds(cluster(state={"has_baseline": False}), everything)[0] == "unknown"
 
 
-@pytest.mark.parametrize(("seconds", "status"), [(2, "healthy"), (16, "unhealthy"), (60, "healthy")])
-def test_a_cluster_that_the_model_played_is_healthy_but_while_its_broker_is_lost(
-    tmp_path: Path, seconds: int, status: str
-) -> None:
+def test_a_cluster_that_the_model_played_is_healthy_but_while_its_broker_is_lost(tmp_path: Path) -> None:
     """Broker 3 is killed after 3 s, and is back in every ISR before the end."""
-    play(tmp_path, "broker_loss", seconds=seconds)
-    (one,) = TablesReader(tmp_path).refresh().clusters.values()
-    assert one.watermark is not None
-    result = health_of({one.name: one}, {}, one.watermark + SECOND, BASIS)
-    counted = {each.condition: each.count for each in result.clusters[0].reasons}
-    states = Counter(state for each in one.partitions() for state in health.states_of(each))
-    assert result.status == status
-    for condition, state in (("offline_partitions", "offline"), ("under_min_isr",) * 2, ("under_replicated",) * 2):
-        assert counted.get(condition, 0) == states[state]
-    assert counted.get("broker_down", 0) == sum(bool(each.is_fenced) for each in one.brokers.values())
-    assert bool(counted) == (status == "unhealthy")
+    source = SimulatedSource(
+        load_scenario("broker_loss"),
+        seed=7,
+        cluster_id=ClusterId("c"),
+        cluster="c",
+        name="metadata_log:c",
+        epoch=Micros(START),
+    )
+    job, reader = PlayedJob(tmp_path), restless(tmp_path)
+    for second, status in ((2, "healthy"), (16, "unhealthy"), (60, "healthy")):
+        job.apply(START + second * SECOND, source)
+        (one,) = reader.refresh().clusters.values()
+        assert one.watermark is not None
+        result = health_of({one.name: one}, {}, one.watermark + SECOND, BASIS)
+        counted = {each.condition: each.count for each in result.clusters[0].reasons}
+        states = Counter(state for each in one.partitions() for state in health.states_of(each))
+        assert (second, result.status) == (second, status)
+        for condition, state in (("offline_partitions", "offline"), ("under_min_isr",) * 2, ("under_replicated",) * 2):
+            assert counted.get(condition, 0) == states[state]
+        assert counted.get("broker_down", 0) == sum(bool(each.is_fenced) for each in one.brokers.values())
+        assert bool(counted) == (status == "unhealthy")

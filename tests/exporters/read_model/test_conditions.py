@@ -22,6 +22,7 @@ from streaming.contracts.sampled_conditions import OF_GROUPS, PACE, SAMPLED_RULE
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
 from streaming.contracts.tables import CONDITIONS
 from streaming.delta.log.definitions import arrow_schema
+from tests.examples import examples
 from tests.exporters.conftest import Rows, Tables, restless
 
 SECOND = 1_000_000
@@ -103,7 +104,7 @@ def table_at(rows: list[dict[str, Any]], moment: int) -> pa.Table:
     return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in told], schema=schema)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     timelines(),
     st.integers(0, 9),

@@ -68,7 +68,7 @@ def moments_of(rows: pa.Table) -> list[int]:
 def test_at_any_moment_the_state_is_that_of_the_rows_that_had_occurred(history: History, rows: pa.Table) -> None:
     past = past_of(history)
     oldest, newest = past.range() or (0, 0)
-    for at in Random(2).sample([each for each in moments_of(rows) if oldest <= each <= newest], 8):
+    for at in Random(2).sample([each for each in moments_of(rows) if oldest <= each <= newest], 4):
         assert of_moment(past.snapshot(at)) == folded(rows, at)
         assert of_moment(past.snapshot(at + 1 if at < newest else at)) == folded(rows, at)
 
