@@ -1,8 +1,8 @@
 """What each scenario says of alerts is what fires: played in the model, folded, exposed, and evaluated by promtool.
 
 Twenty minutes of the scenario, scraped every fifteen seconds, under the rules of every pack but that of groups. The
-table in docs/quality.md is what the long test finds; ``--rewrite-golden`` writes it. Its rows are compared
-with the first eight and a half minutes: what fires first after that does because a scenario is played over and over.
+table in docs/quality.md is what the long test finds; ``--rewrite-golden`` writes it. Four of its rows are compared with
+the first eight and a half minutes: what fires first after that does because a scenario is played over and over.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ PAGE = ROOT / QUALITY
 PACKS = Settings(alerts=AlertsSettings(packs=("hygiene", "slo", "speed", "events")))
 STEP = 15
 WHOLE, SHORT = 20 * 60, 510  # seconds
+DIFFERENT = ("broker_loss", "controller_failover", "hanging_transaction", "rolling_restart")
+"""In three different alerts fire, and in planned work none that wakes anybody."""
 HEADER = "| scenario | critical | warning | info |\n|---|---|---|---|\n"
 
 
@@ -92,7 +94,7 @@ def up_to(seconds: int, written: str) -> str:
     return " | ".join([name, *(cell or "-" for cell in left)]) + " |\n"
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_the_alerts_that_fire_first_are_those_of_the_table(name: str, tmp_path: Path) -> None:
     assert row(name, fired_in(name, SHORT, tmp_path)) == up_to(SHORT, documented(name))
 

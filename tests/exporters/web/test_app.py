@@ -35,7 +35,6 @@ from streaming.settings import ExportSettings
 from streaming.web.server import SECURITY_HEADERS
 from tests.exporters.conftest import Rows, Tables
 from tests.plugins.local_http import free_port, wait_until
-from tests.plugins.prometheus import eventually, prometheus_server  # noqa: F401 - fixtures
 
 REQUEST = Request({"type": "http"})
 SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_interval=0.02)
@@ -312,15 +311,6 @@ def test_an_exporter_whose_refresh_hangs_is_not_healthy_until_it_ends(
         released.set()
         refresher.stop()
         refresher.join()
-
-
-@pytest.mark.prometheus
-def test_prometheus_scrapes_it_and_sees_every_series(address: str, prometheus_server: Any, eventually: Any) -> None:  # noqa: F811 - fixtures
-    server = prometheus_server(targets={"isrwatch": address})
-    eventually(lambda: server.value('up{job="isrwatch"}') == 1)
-    exposed_series = eventually(lambda: server.value("kafka_replication_exporter_series"))
-    assert eventually(lambda: server.value('scrape_samples_scraped{job="isrwatch"}')) == exposed_series
-    assert server.value("kafka_replication_cluster_under_replicated_partitions") == 1
 
 
 def test_the_exporter_has_the_metrics_of_its_process(address: str) -> None:

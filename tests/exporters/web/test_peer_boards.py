@@ -76,7 +76,7 @@ def asked(written_busy_cluster: Path, tmp_path_factory: pytest.TempPathFactory) 
     Tables(folder / "tables").put("broker_metrics")
     with served(folder / "tables", START + 31 * SECOND) as address:
         jobs = documented_jobs(address)
-        with running_prometheus(folder, jobs) as prometheus:
+        with running_prometheus(folder, jobs, interval="250ms") as prometheus:
             wait_until(lambda: prometheus.query(f"count(sum_over_time(up[1m]) >= 4) == {len(jobs)}"))
             yield prometheus
 
@@ -99,6 +99,11 @@ def test_their_panels_and_alerts_have_the_data_that_the_documentation_says(
         PAGE.write_text(text.replace(documented, table))
     else:
         assert documented == table
+
+
+def test_prometheus_sees_every_series_of_the_exporter(asked: Prometheus) -> None:
+    assert asked.value('scrape_samples_scraped{job="isrwatch"}') == asked.value("kafka_replication_exporter_series")
+    assert asked.value("kafka_replication_cluster_under_replicated_partitions") == 2
 
 
 def test_no_panel_shows_the_figures_of_the_exporter_as_if_they_were_a_broker_s(asked: Prometheus) -> None:
