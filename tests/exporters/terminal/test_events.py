@@ -101,7 +101,9 @@ def test_a_filter_selects_some_rows_and_no_others(tables: Path, conditions: Any,
     assert all(is_selected(row) or row["leader_after"] == 3 for row in rows)
 
 
-@pytest.mark.parametrize("version", [0, 1, 7, 12, 13, 14, 20, 25, 28])
+@pytest.mark.parametrize(
+    "version", [0, 13, 28, *(pytest.param(it, marks=pytest.mark.long) for it in (1, 7, 12, 14, 20, 25))]
+)
 def test_as_of_a_version_only_the_events_of_changes_up_to_it_are_read(tables: Path, version: int) -> None:
     assert sorted(ids(history(tables, EventFilter(), as_of=version))) == sorted(
         ids(events_from_changes(tables, version))

@@ -88,11 +88,11 @@ def test_compaction_brings_nothing_again_and_loses_nothing(played_tables: Callab
 
 def test_tables_that_are_made_anew_are_followed_from_their_beginning(tmp_path: Path) -> None:
     tables, gaps = tmp_path / "tables", []
-    play(tables, "broker_loss", seconds=30, project_every=10)
+    play(tables, "broker_loss", seconds=12, project_every=5)
     follower = EventFollower(tables, EventFilter(), None, gaps.append)
     before = ids(follower.poll())
     shutil.rmtree(tables)
-    play(tables, "broker_loss", seconds=40, project_every=10)
+    play(tables, "broker_loss", seconds=16, project_every=5)
     assert follower.poll() == []
     assert len(gaps) == 1
     again = ids(follower.poll())

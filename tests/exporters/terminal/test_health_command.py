@@ -26,7 +26,7 @@ from exporters.web.server import serving
 from streaming.commands import app
 from streaming.contracts.conditions import Condition
 from streaming.settings import ExportSettings
-from tests.exporters.conftest import Rows
+from tests.exporters.conftest import Rows, Tables
 from tests.plugins.local_http import wait_until
 
 SECOND = 1_000_000
@@ -222,10 +222,10 @@ REFUSED = {
 }
 
 
-@pytest.fixture
-def night(tables: Any) -> Iterator[tuple[int, tuple[tuple[str, str], ...]]]:
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, tuple[tuple[str, str], ...]]]:
     """A cluster that lacked a replica for a while and was renamed, one that came later; when, and who can be asked."""
-    now = micros_now() // SECOND * SECOND
+    tables, now = Tables(tmp_path_factory.mktemp("night") / "tables"), micros_now() // SECOND * SECOND
     for seconds, isr, name in ((60, [1, 2], "old"), (30, [1], "old"), (10, [1, 2], "new")):
         commit(tables, Rows(cluster=name), isr, now - seconds * SECOND)
     commit(tables, Rows(cluster_id="id-of-late", cluster="late"), [1, 2], now - 5 * SECOND)
