@@ -32,6 +32,10 @@ def files() -> list[Path]:
     return sorted({path for pattern in named for path in (ROOT / "tests").rglob(pattern)})
 
 
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def counted(found: Iterator[Path]) -> Counter[str]:
     return Counter(str(path.relative_to(ROOT)) for path in found)
 
@@ -42,7 +46,7 @@ def test_no_fixture_that_many_tests_share_has_parameters() -> None:
 
 
 def shared_with_parameters(path: Path) -> Iterator[ast.Call]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path) if "params=" in path.read_text() else ():
         for each in getattr(node, "decorator_list", ()):
             if isinstance(each, ast.Call) and ast.unparse(each.func).endswith("fixture"):
                 given = {keyword.arg: keyword.value for keyword in each.keywords}
@@ -58,7 +62,7 @@ def long_sleeps(path: Path) -> Iterator[ast.Call]:
     """Calls of sleep by a number of seconds, without a comment on their line."""
     text = path.read_text()
     lines = text.splitlines()
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(path) if "sleep(" in text else ():
         match node:
             case ast.Call(func=ast.Attribute(attr="sleep"), args=[ast.Constant(value=int() | float() as seconds)]):
                 if seconds > SHORT_SECONDS and "#" not in lines[node.lineno - 1]:
@@ -74,7 +78,7 @@ def test_few_tests_reach_for_private_names_of_the_product() -> None:
 
 def privates(path: Path) -> Iterator[str]:
     """Private names that tests read, import or replace and do not define; of the product, not of its libraries."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
+    nodes = nodes_of(path) if re.search(r"[.\"' ]_[a-zA-Z]", path.read_text()) else []
     own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     own |= {
         node.attr for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"self", "cls"}

@@ -84,11 +84,32 @@ def is_allowed(name: str) -> bool:
     return name.strip("_").lower() in STABLE_NAMES
 
 
-def bound_names(path: Path) -> Iterator[Name]:
-    """Every name that a module binds, its own included."""
+class Parts(NamedTuple):
+    """The names that a module binds, its own included; its docstrings, and the texts below its constants, by line."""
+
+    names: list[Name]
+    texts: list[tuple[int, str]]
+
+
+@cache
+def parts_of(path: Path) -> Parts:
     where = str(path.relative_to(ROOT))
-    yield Name(where, 0, "module", path.stem if path.stem != "__init__" else path.parent.name)
-    for node in ast.walk(ast.parse(path.read_text())):
+    own = Name(where, 0, "module", path.stem if path.stem != "__init__" else path.parent.name)
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    return Parts([own, *bound_names(nodes, where)], list(texts_of(nodes)))
+
+
+def texts_of(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield node.lineno, text
+            case _:
+                pass
+
+
+def bound_names(nodes: list[ast.AST], where: str) -> Iterator[Name]:
+    for node in nodes:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield Name(where, node.lineno, "function", name)
@@ -116,7 +137,7 @@ def findings(path: Path) -> list[str]:
     """What a module binds that the table of words forbids."""
     return [
         f"{name.path}:{name.line} {name.kind} {name.name}"
-        for name in bound_names(path)
+        for name in parts_of(path).names
         if not is_allowed(name.name)
         and {word for word in offending(name.name) if not is_standard_there(word, name.path)}
     ]
@@ -138,7 +159,7 @@ def test_no_name_of_the_code_has_a_word_that_we_do_not_say(room: str) -> None:
 
 
 def test_every_exception_is_still_needed() -> None:
-    used = {name.name.strip("_").lower() for path in modules() for name in bound_names(path)}
+    used = {name.name.strip("_").lower() for path in modules() for name in parts_of(path).names}
     used |= {name for name, _ in stored_names()} | {metric.name for metric in CATALOGUE}
     assert set(STABLE_NAMES) - used == set()
 
@@ -203,14 +224,9 @@ TRANSLATED = re.compile(
 OPENED = {"streaming/contracts/samples.py": 3}
 
 
-def texts_within(path: Path) -> Iterator[str]:
+def texts_within(path: Path) -> list[str]:
     """The docstrings of a module, of what it defines, and below its constants."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        match node:
-            case ast.Expr(value=ast.Constant(value=str(text))):
-                yield text.strip()
-            case _:
-                pass
+    return [text.strip() for _, text in parts_of(path).texts]
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -247,6 +263,7 @@ def test_no_docstring_or_comment_has_a_translated_phrase(room: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}: {text}"
         for path in modules(room)
+        if TRANSLATED.search(path.read_text())
         for text in (*texts_within(path), *comments(path))
         if TRANSLATED.search(text)
     ]
@@ -365,13 +382,8 @@ def docstrings() -> Iterator[tuple[str, str]]:
         where = str(path.relative_to(ROOT))
         if where.startswith(OWN_NAMES):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            match node:
-                case ast.Expr(value=ast.Constant(value=str(text))):
-                    text = re.sub(r"``[^`]*``|^ +\w+: ", "", text, flags=re.MULTILINE)
-                    yield f"{where}:{node.lineno}", text
-                case _:
-                    pass
+        for line, text in parts_of(path).texts:
+            yield f"{where}:{line}", re.sub(r"``[^`]*``|^ +\w+: ", "", text, flags=re.MULTILINE)
 
 
 def test_no_documentation_has_a_word_that_we_do_not_say() -> None:
@@ -383,7 +395,7 @@ def test_no_documentation_has_a_word_that_we_do_not_say() -> None:
 
 def test_a_class_name_means_one_thing() -> None:
     places: dict[str, list[str]] = defaultdict(list)
-    for name in (name for path in modules() for name in bound_names(path)):
+    for name in (name for path in modules() for name in parts_of(path).names):
         if name.kind == "class" and not name.path.startswith(OWN_NAMES):
             places[name.name].append(name.path)
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
