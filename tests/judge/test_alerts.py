@@ -34,9 +34,8 @@ def fired(alert: str, of: str, began: float, last: float, **labels: str) -> Fire
     return {"alert": alert, "labels": {"severity": of, **labels}, "began": began, "last": last}
 
 
-@pytest.mark.parametrize(
-    "kind", ["stop", *(pytest.param(it, marks=pytest.mark.long) for it in ("rolling", "reassignment"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["stop", "rolling", "reassignment"])
 def test_planned_work_wakes_nobody(kind: str) -> None:
     result = next(result for seed in range(5) if (result := alerted(seed, (kind,)))["call"] == MUST_NOT)
     assert [each["alert"] for each in result["firings"] if severity(each["labels"]["severity"]) == CRITICAL] == []
@@ -49,6 +48,7 @@ def test_an_unclean_election_wakes_in_time_and_says_its_class_and_broker() -> No
     assert woken["text"].startswith(f"{woken['labels']['short_id']}: ")
     assert len(woken["text"]) <= LONGEST_TEXT
     assert woken["right"][0]
+    assert result["changed"] == [], "no label of a condition changes, and no alert fires again"
 
 
 FIRED = {
@@ -161,11 +161,13 @@ def announced() -> Play:
     return waker_played(1, "announced_work")
 
 
+@pytest.mark.long
 def test_announced_work_on_what_needs_every_replica_is_no_harm(announced: Play) -> None:
     found = judged_harm(announced)
     assert (found.call, found.harm, found.disputed) == (MUST_NOT, (), ())
 
 
+@pytest.mark.long
 def test_what_was_not_announced_is_disputed_and_what_was_not_even_ordered_is_harm(announced: Play) -> None:
     (one,) = announced.troubles
     ordered = judged_harm(replace(announced, troubles=(replace(one, announced=()),)))

@@ -47,6 +47,7 @@ def test_a_second_firing_is_noticed_unless_it_is_long_after_the_first() -> None:
     assert list(fired_again([first, soon | {"labels": {"subject": "2"}}])) == []
 
 
+@pytest.mark.long  # one play is looked at in test_alerts
 @pytest.mark.parametrize(("seed", "kinds"), [(11, ("cascade", "several")), (12, ("unclean", "crash"))])
 def test_no_play_changes_a_label_of_a_condition(seed: int, kinds: tuple[str, ...]) -> None:
     scrapes = Scrapes(frozenset({NAME}))

@@ -19,7 +19,7 @@ from tests.judge.expected import ExpectedIncident
 from tests.judge.faults import DRAWERS
 from tests.judge.judging import seeds
 from tests.judge.matching import ReportedIncident, judged
-from tests.judge.play import played
+from tests.judge.play import Play, played
 from tests.judge.polls.monitor import Polling
 from tests.judge.pool import CHECKOUT
 from tests.judge.results import interval, rendered, result_of
@@ -27,6 +27,7 @@ from tests.judge.slow_play import RULES
 from tests.judge.slow_results import slow_judged, slow_rendered
 from tests.judge.steps import effects_of
 from tests.judge.table import TABLE
+from tests.plays import once
 
 WHENS = {"untouched", "fenced", "disk", "stalled", "lagged", "unclean", "unsafe", "away", "moved", "died", "touched"}
 # One play of each fault, none of them chosen by what is reported of it.
@@ -177,7 +178,9 @@ def test_a_slow_disk_is_not_why_a_broker_lagged_that_was_cut_off_all_the_time() 
     assert slow_disk.reports == []
 
 
-@pytest.mark.parametrize(("seed", "link"), [(189579013426, "2 and 6"), (1062825957586, "1 and 3")])
+@pytest.mark.parametrize(
+    ("seed", "link"), [(189579013426, "2 and 6"), pytest.param(1062825957586, "1 and 3", marks=pytest.mark.long)]
+)
 def test_a_link_that_is_lost_on_one_side_of_a_cut_is_named_beside_it(seed: int, link: str) -> None:
     play = played(seed)
     (row,) = (row for row in play.incidents if row["incident_class"] == "network_split")
@@ -197,9 +200,14 @@ def test_of_several_sets_that_are_right_the_one_counts_that_fits() -> None:
     )
 
 
+@once
+def with_one_fault(kind: str) -> Play:
+    return played(SEED, (kind,))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_every_fault_no_harm_is_silent_no_alarm_is_false_and_no_cause_is_proven_wrong(kind: str) -> None:
-    play = played(SEED, (kind,))
+    play = with_one_fault(kind)
     result = result_of(play, 0.0)
     assert [one.kind for one in play.troubles] == [kind]
     assert (result["unexplained"], result["wrong_proven"]) == (0, [])
@@ -226,7 +234,7 @@ def test_every_kind_of_judging_takes_what_the_command_gives_it(kind: Kind) -> No
 
 
 def test_results_are_rendered_with_their_intervals() -> None:
-    results = [result_of(played(SEED, ("crash",)), 1.0), result_of(played(SEED, ("stop",)), 1.0)]
+    results = [result_of(with_one_fault(kind), 1.0) for kind in ("crash", "stop")]
     page = rendered(results, "# Heading")
     assert "95 %" in page
     assert "| broker_loss |" in page
