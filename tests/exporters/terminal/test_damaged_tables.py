@@ -43,7 +43,9 @@ def tables(stopped: Path, tmp_path: Path) -> Path:
     return shutil.copytree(stopped, tmp_path / "tables")
 
 
-ANY_DAMAGE = pytest.mark.parametrize("damage", [with_damaged_log, data_torn, data_gone])
+ANY_DAMAGE = pytest.mark.parametrize(
+    "damage", [with_damaged_log, *(pytest.param(each, marks=pytest.mark.long) for each in (data_torn, data_gone))]
+)
 
 
 @ANY_DAMAGE
@@ -79,8 +81,8 @@ def run(*arguments: str, tables: Path) -> Any:
 @pytest.mark.parametrize(
     ("command", "name", "damage"),
     [
-        (["partitions", "--all"], "partition_state", with_damaged_log),
-        (["partitions", "--all"], "broker_state", data_torn),
+        pytest.param(["partitions", "--all"], "partition_state", with_damaged_log, marks=pytest.mark.long),
+        pytest.param(["partitions", "--all"], "broker_state", data_torn, marks=pytest.mark.long),
         (["partitions", "--all"], "partition_changes", data_gone),
         (["brokers"], "broker_state", with_damaged_log),
         (["partitions", "--as-of", "20", "--all"], "broker_state", data_gone),

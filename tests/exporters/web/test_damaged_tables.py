@@ -102,11 +102,16 @@ def broken(text: str) -> set[str]:
     return set(re.findall(r'exporter_table_read_success\{table="(\w+)"\} 0', text))
 
 
+@pytest.fixture(scope="module")
+def whole(written: Path) -> set[str]:
+    """The families of series of all tables."""
+    return families(page_of(read_once(written)))
+
+
 @pytest.mark.parametrize("name", SERIES_OF)
 def test_a_side_table_damaged_before_the_start_costs_its_own_series_only(
-    name: str, written: Path, copied: Path
+    name: str, whole: set[str], copied: Path
 ) -> None:
-    whole = families(page_of(read_once(written)))
     assert set(SERIES_OF.values()) <= whole
     data_gone(copied / name)
     endpoints = read_once(copied)
