@@ -186,7 +186,10 @@ def test_two_slow_brokers_are_no_cut() -> None:
     assert "network_split" not in kinds
 
 
-@pytest.mark.parametrize(("begin", "death"), [(5.515, 31.5), (5.6, 32.6), (5.8, 30.8)])
+@pytest.mark.parametrize(
+    ("begin", "death"),
+    [(5.515, 31.5), *(pytest.param(*it, marks=pytest.mark.long) for it in ((5.6, 32.6), (5.8, 30.8)))],
+)
 def test_a_broker_that_dies_while_others_are_cut_off_is_an_incident_of_its_own(begin: float, death: float) -> None:
     """Its session ends within seconds of the first reports, which do not show yet who is on which side of the cut."""
     faults = [*cut([3, 5], [1, 2, 4, 6], begin, 90), *of("pause", 1, at=death), *of("resume", 1, at=88)]
@@ -214,15 +217,15 @@ def test_a_loss_that_nothing_lagged_beside_says_nothing_of_lag() -> None:
     assert row["summary"].startswith("broker 2 was lost: ")
 
 
-@pytest.mark.parametrize("seconds", [4.2, 4.6, 5.0])
-@pytest.mark.parametrize("phase", [0.74, 3.33, *(pytest.param(it, marks=pytest.mark.long) for it in (1.11, 1.85))])
+@pytest.mark.parametrize("seconds", [4.2, 5.0, pytest.param(4.6, marks=pytest.mark.long)])
+@pytest.mark.parametrize("phase", [0.74, *(pytest.param(it, marks=pytest.mark.long) for it in (3.33, 1.11, 1.85))])
 def test_a_pause_hardly_longer_than_the_lag_time_is_a_stall_and_no_split(seconds: float, phase: float) -> None:
     faults = [*of("pause", 2, at=10 + phase), *of("resume", 2, at=10 + phase + seconds)]
     rows = played(faults, 60, brokers=THREE, lag_millis=3_000, partitions=6, records_per_second=50)
     assert named(rows) in ([("leader_stall", [2])], [("broker_loss", [2])]), "a session may have ended, too"
 
 
-@pytest.mark.parametrize("seconds", [5.5, 7.0])
+@pytest.mark.parametrize("seconds", [5.5, pytest.param(7.0, marks=pytest.mark.long)])
 def test_a_cut_of_the_same_length_is_a_split(seconds: float) -> None:
     rows = played(cut([2], [1, 3], 10.74, 10.74 + seconds), 60, brokers=THREE, lag_millis=3_000, partitions=6)
     assert named(rows) == [("network_split", [2])]

@@ -229,7 +229,7 @@ def test_brokers_that_lag_before_they_are_lost_together_are_one_incident() -> No
     assert {row["under_replicated_now"] for row in table if row["merged_into"] is not None} == {0}
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(8))
 @given(st.data(), st.sampled_from(["broker_loss", "flapping_follower", "rolling_restart_unclean", "network_split"]))
 def test_batches_may_be_cut_anywhere_and_the_job_restarted_between_them(data: st.DataObject, name: str) -> None:
     rows = changes_of(name, times=2)

@@ -44,7 +44,7 @@ from tests.examples import examples
 
 worlds = st.integers(0, WORLDS - 1)
 dice = st.integers(0, 2**32).map(Random)
-checked = settings(max_examples=examples(8))
+checked = settings(max_examples=examples(4))
 
 SLOW = 10  # so that a world lasts for several silences
 
