@@ -34,9 +34,9 @@ QUICK_SECONDS: Final = 171.0
 CAPS: Final = {
     ("sources", "swarm"): 680,
     ("exporters",): 370,
-    ("end_to_end",): 260,
-    ("delta",): 220,
-    ("jobs",): 210,
+    ("end_to_end",): 135,
+    ("delta",): 150,
+    ("jobs",): 160,
     ("dashboards",): 130,
     ("commands",): 75,
     ("changes",): 55,

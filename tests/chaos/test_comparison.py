@@ -64,6 +64,7 @@ def test_tables_that_are_right_differ_in_nothing(stage: ChaosStage, expected: Pa
     assert list(differences(stage, expected)) == []
 
 
+@pytest.mark.long
 def test_tables_of_two_collectors_of_which_one_had_a_wrong_clock_differ_in_nothing(tmp_path: Path) -> None:
     with closing(ChaosStage(tmp_path / "stage", Schedule(79007, "reassignment", (), ()))) as stage:
         stage.publish_pieces(8)

@@ -59,7 +59,7 @@ def shown(past: Past, at: int) -> dict[str, dict[str, Any]]:
     return of_moment(past.snapshot(at))
 
 
-@settings(max_examples=examples(6), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=examples(3), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     steps=st.lists(st.one_of(STEPS, st.tuples(st.just("derive"), st.just(()))), min_size=4, max_size=16),
     expiry=st.floats(0, 1),

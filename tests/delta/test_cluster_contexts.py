@@ -80,10 +80,14 @@ def non_trivial(contexts: dict[str, ClusterContext]) -> dict[str, ClusterContext
     return {key: context for key, context in counted.items() if context != ClusterContext()}
 
 
+CASES = [("rolling_restart_unclean", 4), ("network_split", BATCHES)]
+MORE = [(name, projected) for name, _ in CASES for projected in (1, 4, 8, BATCHES)]
+
+
 @pytest.mark.parametrize(
-    "projected", [pytest.param(1, marks=pytest.mark.long), 4, pytest.param(8, marks=pytest.mark.long), BATCHES]
+    ("name", "projected"),
+    [*CASES, *(pytest.param(*case, marks=pytest.mark.long) for case in MORE if case not in CASES)],
 )
-@pytest.mark.parametrize("name", ["rolling_restart_unclean", "network_split"])
 def test_a_start_knows_of_a_cluster_what_was_known_at_that_version(tmp_path: Path, name: str, projected: int) -> None:
     batch = ReplicationBatch(tmp_path)
     for number, rows in enumerate(batches(name), start=1):

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from streaming.changes.conditions.brokers import broker_condition
 from streaming.changes.incidents.grouping import IncidentGaps
+from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents import conditions
@@ -26,6 +27,7 @@ from tests.plugins.played import expire_log
 from tests.plugins.table_writes import delete_old_files
 
 pytest_plugins = ["tests.plugins.played"]
+TRUTH = (Channel.REPLICATION,)
 SCENARIO = "broker_loss"
 SECONDS = 60
 DAY = 86_400_000_000
@@ -34,13 +36,13 @@ DAY = 86_400_000_000
 @pytest.fixture
 def truth(played_tables: Callable[..., Path], tmp_path: Path) -> Path:
     """A folder of its own, with the truth of a scenario, and the state of its end."""
-    return copied(played_tables(SCENARIO, seconds=SECONDS), tmp_path / "tables")
+    return copied(played_tables(SCENARIO, seconds=SECONDS, channels=TRUTH), tmp_path / "tables")
 
 
 @pytest.fixture
 def whole(played_tables: Callable[..., Path], tmp_path: Path) -> list[dict[str, Any]]:
     """The rows that an undisturbed fold gives."""
-    directory = copied(played_tables(SCENARIO, seconds=SECONDS), tmp_path / "whole")
+    directory = copied(played_tables(SCENARIO, seconds=SECONDS, channels=TRUTH), tmp_path / "whole")
     IncidentsTable(directory, IncidentGaps()).apply(added(directory))
     return rows(directory)
 
@@ -205,7 +207,7 @@ def begins(directory: Path) -> set[tuple[str, str, int]]:
 def test_a_new_table_over_existing_ones_has_the_begins_that_partitions_have(
     played_tables: Callable[..., Path], tmp_path: Path
 ) -> None:
-    truth = copied(played_tables("rack_loss", seconds=20), tmp_path / "tables")
+    truth = copied(played_tables("rack_loss", seconds=20, channels=TRUTH), tmp_path / "tables")
     IncidentsTable(truth, IncidentGaps()).apply(added(truth))
     before = begins(truth)
     assert len({began_at for _, _, began_at in before}) > 1

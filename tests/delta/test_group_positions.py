@@ -104,7 +104,7 @@ def taken(batches: list[list[Row]], *, restarts: bool = True) -> dict[tuple[str,
     }
 
 
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(60))
 @given(SAMPLES, st.sets(st.integers(1, 24)))
 def test_the_columns_are_the_rule_in_any_cut_of_the_samples(samples: list[Row], cuts: set[int]) -> None:
     in_order = sorted(samples, key=lambda sample: sample["collected_at"])
@@ -112,7 +112,7 @@ def test_the_columns_are_the_rule_in_any_cut_of_the_samples(samples: list[Row], 
     assert taken([in_order[begin:end] for begin, end in pairwise(whole)]) == expected(in_order)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(SAMPLES, st.lists(st.sampled_from([0, 1, MOVING, REMEMBERED - MOVING, REMEMBERED]), min_size=25, max_size=25))
 def test_silences_are_the_same_in_any_cut_while_the_job_runs(samples: list[Row], silences: list[int]) -> None:
     at, in_order = 0, list[Row]()
@@ -212,7 +212,7 @@ def logs(draw: st.DrawFn) -> list[Row]:
     return log
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(log=logs(), cuts=st.sets(st.integers(0, 40)), killed=st.sets(st.integers(0, 40)))
 def test_any_cut_gives_the_same_spells_of_groups(log: list[Row], cuts: set[int], killed: set[int]) -> None:
     """Where the job is killed, the batch comes again; a position that was out of an answer for a start begins again."""

@@ -141,7 +141,7 @@ def days_of(life: Life) -> list[dt.date]:
     return [first + dt.timedelta(days=number) for number in range((last - first).days + 2)]
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(8))
 @given(steps=st.lists(STEPS, min_size=3, max_size=16), choice=st.lists(st.floats(0, 1), min_size=1, max_size=3))
 def test_the_state_as_of_every_kept_version_is_the_same_after_history_expired(
     steps: list[tuple[str, tuple[Any, ...]]], choice: list[float]

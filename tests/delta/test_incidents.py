@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from streaming.changes.incidents.document import encode_incident
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
+from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents import table
@@ -26,13 +27,14 @@ from streaming.errors import TableRefused
 from tests.changes.test_announced_incidents import played
 
 pytest_plugins = ["tests.plugins.played"]
+TRUTH = (Channel.REPLICATION,)
 SCENARIO = "rolling_restart_unclean"
 
 
 @pytest.fixture
 def truth(played_tables: Callable[..., Path], tmp_path: Path) -> Path:
     """A folder of its own, with the truth of a scenario."""
-    played = played_tables(SCENARIO, seconds=100)
+    played = played_tables(SCENARIO, seconds=100, channels=TRUTH)
     (tmp_path / PARTITION_CHANGES.name).symlink_to(played / PARTITION_CHANGES.name)
     return tmp_path
 
@@ -64,8 +66,15 @@ def test_what_was_applied_already_changes_nothing_when_it_comes_again(truth: Pat
     assert (DeltaTable(str(truth / "incidents")).version(), rows(truth)) == (version, before)
 
 
-@pytest.mark.parametrize("is_overlapping", [False, True])
-@pytest.mark.parametrize("stops", [3, 17])
+@pytest.mark.parametrize(
+    ("stops", "is_overlapping"),
+    [
+        (3, False),
+        (17, True),
+        pytest.param(3, True, marks=pytest.mark.long),
+        pytest.param(17, False, marks=pytest.mark.long),
+    ],
+)
 def test_a_start_goes_on_where_the_table_stands_whatever_is_brought_to_it(
     truth: Path,
     played_tables: Callable[..., Path],
@@ -76,7 +85,9 @@ def test_a_start_goes_on_where_the_table_stands_whatever_is_brought_to_it(
 ) -> None:
     """A start reads the changes after the version of the table; a batch of Spark may bring older ones again."""
     whole = tmp_path_factory.mktemp("whole")
-    (whole / PARTITION_CHANGES.name).symlink_to(played_tables(SCENARIO, seconds=100) / PARTITION_CHANGES.name)
+    (whole / PARTITION_CHANGES.name).symlink_to(
+        played_tables(SCENARIO, seconds=100, channels=TRUTH) / PARTITION_CHANGES.name
+    )
     IncidentsTable(whole, IncidentGaps()).apply(added(whole))
     versions = [version for version, _ in added(truth)]
 

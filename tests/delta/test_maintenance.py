@@ -20,8 +20,8 @@ from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE,
 from streaming.delta.changes.history import expire_changes
 from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import ChangeReader, rows_between
+from streaming.delta.log import definitions, table_log
 from streaming.delta.log import maintenance as upkeep
-from streaming.delta.log import table_log
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.durable import flush
 from streaming.delta.log.maintenance import AppendMaintenance, Maintenance, RetentionPolicy
@@ -39,12 +39,19 @@ from tests.plugins.played import decoded
 PAST = dt.date(2023, 12, 1)
 """The story of the changes is of the month before."""
 A_MINUTE = RetentionPolicy(reader_minutes=1)
-CHECKPOINT_EVERY = 50
+CHECKPOINT_EVERY = 5
+
+
+@pytest.fixture
+def checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definitions, "CHECKPOINTS_OF_APPENDED", CHECKPOINT_EVERY)
 
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "COMMITS_BETWEEN_ROUNDS", 5)
+    monkeypatch.setattr(definitions, "CHECKPOINTS_OF_APPENDED", CHECKPOINT_EVERY)
+    monkeypatch.setattr(upkeep, "COMMITS_BETWEEN_ROUNDS", 3)
+    monkeypatch.setattr(upkeep, "ROUNDS_BETWEEN_LARGE", 4)
     monkeypatch.setattr(upkeep, "SECONDS_BETWEEN_SWEEPS", 0.0)
     monkeypatch.setattr(upkeep, "SECONDS_BETWEEN_EXPIRIES", 0.0)
 
@@ -102,18 +109,18 @@ def count(path: Path) -> int:
 @pytest.mark.usefixtures("often")
 def test_the_log_and_the_files_stay_few_every_row_stays_and_every_version_is_read(tmp_path: Path) -> None:
     log, path = ChangeLog(tmp_path, A_MINUTE), tmp_path / PARTITION_CHANGES.name
-    commit(log, tmp_path, times=110, seconds=10)
+    commit(log, tmp_path, times=30, seconds=10)
     _, rows = changed()
     kept = versions_in_log(path)
-    assert count(path) == 110 * rows.num_rows
-    assert len(kept) < 6 + 5 * 2 + CHECKPOINT_EVERY, "of a minute, since the last round, and back to a checkpoint"
+    assert count(path) == 30 * rows.num_rows
+    assert len(kept) < 6 + 3 * 2 + CHECKPOINT_EVERY, "of a minute, since the last round, and back to a checkpoint"
     assert kept == list(range(kept[0], log.version + 1))
-    counts = [read_all(DeltaTable(str(path), version=version)).num_rows for version in kept[::7]]
+    counts = [read_all(DeltaTable(str(path), version=version)).num_rows for version in kept[::3]]
     assert counts == sorted(counts), "every version that is listed can still be read"
     assert counts[0] > 0
-    assert len(data_files(path)) < 110
+    assert len(data_files(path)) < 30
     assert ChangeLog(tmp_path).version == log.version
-    assert rows_between(path, -1, log.version).num_rows == 110 * rows.num_rows
+    assert rows_between(path, -1, log.version).num_rows == 30 * rows.num_rows
 
 
 def test_entries_go_once_they_were_superseded_for_longer_than_readers_may_take(tmp_path: Path) -> None:
@@ -183,32 +190,33 @@ def test_the_clock_of_the_job_has_no_say_in_what_expires(
     age(path, seconds=601)
     commit(log, tmp_path, times=CHECKPOINT_EVERY)
     assert versions_in_log(path)[0] >= CHECKPOINT_EVERY, "ten minutes are over"
-    assert len(data_files(path)) < files + 20
+    assert len(data_files(path)) < files
 
 
+@pytest.mark.usefixtures("checkpoints")
 def test_a_log_that_grows_fast_stays_short_and_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "LOG_ENTRIES", 20)
-    monkeypatch.setattr(upkeep, "COMMITS_BETWEEN_ROUNDS", 5)
+    monkeypatch.setattr(upkeep, "LOG_ENTRIES", 8)
+    monkeypatch.setattr(upkeep, "COMMITS_BETWEEN_ROUNDS", 3)
     monkeypatch.setattr(upkeep, "SECONDS_BETWEEN_SWEEPS", 0.0)
     log, path = ChangeLog(tmp_path, RetentionPolicy(reader_minutes=10)), tmp_path / PARTITION_CHANGES.name
     rows = changed()[1].num_rows
     opened = {}
-    for _ in range(10):
-        commit(log, tmp_path, times=13)
+    for _ in range(5):
+        commit(log, tmp_path, times=5)
         opened[log.version] = DeltaTable(str(path))
-    commit(log, tmp_path, times=20)
+    commit(log, tmp_path, times=10)
 
-    assert len(versions_in_log(path)) < 20 + 5 * 2 + CHECKPOINT_EVERY
-    assert {read_all(table).num_rows for table in opened.values()} == {13 * rows * n for n in range(1, 11)}
-    assert len(data_files(path)) > 150, "all of it is of just now"
+    assert len(versions_in_log(path)) < 8 + 3 * 2 + CHECKPOINT_EVERY
+    assert {read_all(table).num_rows for table in opened.values()} == {5 * rows * n for n in range(1, 6)}
+    assert len(data_files(path)) > 35, "all of it is of just now"
 
     later = now() + 3600
     monkeypatch.setattr(
         upkeep, "written_at", lambda path, version: later if version == log.version else written_at(path, version)
     )
-    commit(log, tmp_path, times=5)
-    assert len(data_files(path)) < 40, "removed an hour ago"
-    assert count(path) == 155 * rows
+    commit(log, tmp_path, times=3)
+    assert len(data_files(path)) < 15, "removed an hour ago"
+    assert count(path) == 38 * rows
 
 
 def test_a_file_that_no_version_knows_stays_as_for_readers(tmp_path: Path) -> None:
@@ -232,6 +240,7 @@ def test_without_a_checkpoint_nothing_of_the_log_goes(tmp_path: Path) -> None:
     assert versions_in_log(path) == [0, 1, 2, 3]
 
 
+@pytest.mark.usefixtures("checkpoints")
 def test_another_writer_may_delete_the_same_entries_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
     commit(log, tmp_path, times=CHECKPOINT_EVERY + 1)
@@ -256,16 +265,16 @@ def test_followers_far_behind_read_everything_although_the_log_has_expired(tmp_p
     read_once = ChangeReader(path)
     read_once.poll()
     projected, begin = log.version, read_once.version
-    commit(log, tmp_path, times=70, seconds=1)
+    commit(log, tmp_path, times=15, seconds=1)
 
     rows = changed()[1].num_rows
     assert versions_in_log(path)[0] > projected, "their versions are gone from the log"
-    assert rows_between(path, projected, log.version).num_rows == 70 * rows
-    assert sum(part.num_rows for _, part in read_once.poll()) == 70 * rows
-    assert sum(part.num_rows for _, part in behind.poll()) == 75 * rows
+    assert rows_between(path, projected, log.version).num_rows == 15 * rows
+    assert sum(part.num_rows for _, part in read_once.poll()) == 15 * rows
+    assert sum(part.num_rows for _, part in behind.poll()) == 20 * rows
     assert begin < read_once.version == behind.version == log.version
     assert project(tmp_path, log.version).version == log.version
-    assert len(_event_ids(tmp_path)) == 75 * len(set(_event_ids(tmp_path))), "each change once, and none left out"
+    assert len(_event_ids(tmp_path)) == 20 * len(set(_event_ids(tmp_path))), "each change once, and none left out"
 
 
 def _event_ids(directory: Path) -> list[str]:
@@ -276,11 +285,11 @@ def _event_ids(directory: Path) -> list[str]:
 @pytest.mark.usefixtures("often")
 def test_a_start_after_the_past_has_expired_has_the_same_state_and_the_same_tables(tmp_path: Path) -> None:
     log, path = ChangeLog(tmp_path, A_MINUTE), tmp_path / PARTITION_CHANGES.name
-    commit(log, tmp_path, times=60, seconds=10)
+    commit(log, tmp_path, times=15, seconds=10)
     before = project(tmp_path, log.version)
-    commit(log, tmp_path, times=60, seconds=10)
+    commit(log, tmp_path, times=15, seconds=10)
     whole = project(tmp_path, log.version)
-    commit(log, tmp_path, times=20, seconds=10)
+    commit(log, tmp_path, times=10, seconds=10)
     project(tmp_path, log.version)
     answers = asked(tmp_path)
     table = expire_history(tmp_path, PAST)
@@ -371,7 +380,7 @@ def test_the_disk_of_a_table_that_is_overwritten_is_bounded_and_an_opened_versio
     path = tmp_path / REPLICA_OFFSETS.name
     writer = Writer.opened(tmp_path, REPLICA_OFFSETS)
     keeper, opened = Maintenance(writer, A_MINUTE), None
-    for number in range(120):
+    for number in range(40):
         writer.write(newest(10), OVERWRITE, {})
         age(path, seconds=20)
         keeper.after_commit()

@@ -43,7 +43,7 @@ def test_what_is_ahead_is_derived_again(tmp_path: Path, monkeypatch: pytest.Monk
     if not minutes:  # maintenance deletes at once what the newest version does not need
         for name, often in (("COMMITS_BETWEEN_ROUNDS", 2), ("LOG_ENTRIES", 1), ("SECONDS_BETWEEN_SWEEPS", 0.0)):
             monkeypatch.setattr(maintenance, name, often)
-    policy, story = RetentionPolicy(reader_minutes=minutes), long_story(seed=9, steps=60)
+    policy, story = RetentionPolicy(reader_minutes=minutes), long_story(seed=9, steps=40)
     half = len(story) // 2
     tables = tmp_path / "tables"
     log = tables / PARTITION_CHANGES.name
@@ -53,7 +53,7 @@ def test_what_is_ahead_is_derived_again(tmp_path: Path, monkeypatch: pytest.Monk
     flush(tables)
     shutil.rmtree(log)
     (tmp_path / "copy").rename(log)
-    other = [*story[:half], *long_story(seed=9, steps=60)[half:-5]]
+    other = [*story[:half], *long_story(seed=9, steps=40)[half:-5]]
 
     assert cut_unflushed(tables) == {}
     assert sorted(roll_back(tables)) == sorted(DERIVED)

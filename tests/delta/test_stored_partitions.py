@@ -56,7 +56,7 @@ def recovered(rows: pa.Table) -> ReplicationState:
     return holder.at(0).state
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(12))
 @given(told=streams(), seed=st.randoms(use_true_random=False))
 def test_columns_are_the_state_in_whichever_order_topics_are_asked_for(told: list[Observation], seed: Any) -> None:
     rows = rows_of(told)
@@ -77,7 +77,7 @@ def test_columns_are_the_state_in_whichever_order_topics_are_asked_for(told: lis
     assert state.stored is None
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(12))
 @given(told=streams(), chosen=st.randoms(use_true_random=False))
 def test_columns_count_as_much_as_their_objects(told: list[Observation], chosen: Any) -> None:
     rows = rows_of(told)
@@ -129,7 +129,7 @@ def test_nulls_count_as_what_they_are_read_as() -> None:
     )
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(12))
 @given(told=streams(), size=st.integers(1, 7))
 def test_a_fold_over_columns_is_a_fold_over_objects(told: list[Observation], size: int) -> None:
     """Half of a story is read back from rows; the other half goes on from there, a few observations at a time."""
@@ -151,7 +151,7 @@ def test_a_fold_over_columns_is_a_fold_over_objects(told: list[Observation], siz
     assert keyed(columns.partitions()) == keyed(objects.partitions())
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(12))
 @given(told=streams(), kept=st.randoms(use_true_random=False), taken=st.randoms(use_true_random=False))
 def test_topics_beyond_some_counts_are_those_of_such_partitions(told: list[Observation], kept: Any, taken: Any) -> None:
     rows = rows_of(told)
@@ -220,7 +220,7 @@ def test_very_many_topics_are_decoded_in_several_goes(monkeypatch: pytest.Monkey
     assert (len(stored), stored.rows().num_rows) == (0, 0)
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(12))
 @given(told=streams(), cuts=st.lists(st.integers(0, 60), max_size=3))
 def test_the_newest_rows_laid_over_the_known_ones_are_the_state(told: list[Observation], cuts: list[int]) -> None:
     state, rows = ReplicationState(), arrow_schema(PARTITION_STATE_TABLE).empty_table()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,14 +15,17 @@ import pytest
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import SourceLag, SourceState
-from streaming.contracts.tables import SOURCE_PROGRESS
+from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS
 from streaming.delta.log import writer
 from streaming.delta.log.definitions import create_or_upgrade
 from streaming.delta.log.maintenance import RetentionPolicy
+from streaming.delta.log.storage import in_schema, read_file
+from streaming.delta.log.writer import Writer
 from streaming.delta.progress import ProgressTable
 from streaming.delta.store.objects import StoreError, create
 from streaming.errors import IsrwatchError, TableRefused
 from streaming.jobs.shards.samples import SampleBatch
+from tests.delta.test_change_log import changed
 from tests.jobs.shards.test_batch import offsets_sample, published, rows
 
 
@@ -118,6 +123,24 @@ def positions(directory: Path) -> dict[str, list[int]]:
         channel: [row["position"] for row in found if row["channel"] == channel]
         for channel in sorted({row["channel"] for row in found})
     }
+
+
+@pytest.mark.parametrize("days", [1, 2])
+def test_each_day_of_a_commit_is_a_file_of_its_own_rows(tmp_path: Path, days: int) -> None:
+    _, rows = changed()
+    pieces = [with_column(rows, "date", dt.date(2026, 3, 1 + number)) for number in range(days)]
+    adds = Writer.opened(tmp_path, PARTITION_CHANGES).written(pa.concat_tables(pieces))
+    assert [add["partitionValues"] for add in adds] == [{"date": f"2026-03-0{1 + number}"} for number in range(days)]
+    for add in adds:
+        file = read_file(tmp_path / PARTITION_CHANGES.name, add["path"])
+        expected = rows.drop_columns(["date"])
+        assert in_schema(file, expected.schema, {}).equals(expected)
+        assert in_schema(expected, expected.schema, {}).equals(expected)
+
+
+def with_column(rows: pa.Table, name: str, value: Any) -> pa.Table:
+    field = rows.schema.field(name)
+    return rows.set_column(rows.schema.get_field_index(name), field, pa.repeat(pa.scalar(value, field.type), len(rows)))
 
 
 def test_a_channel_replaces_its_own_rows_only(tmp_path: Path) -> None:

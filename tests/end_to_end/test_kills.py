@@ -1,4 +1,8 @@
-"""kill -9 at any moment loses nothing and doubles nothing."""
+"""kill -9 at any moment loses nothing and doubles nothing.
+
+Spark has no part in a commit: a job with Spark that is killed half-way, and loses its checkpoint, is in
+``test_one_job.py``.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,10 @@ import pytest
 from streaming.bus.directory import DirectoryPublisher
 from streaming.contracts.observations import Observation
 from tests.end_to_end.stories import essence, expected_changes, long_story
+from tests.plugins.batches import Batches
 from tests.plugins.pipeline import Pipeline
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.process]
 HERE = Path(__file__).parent
 
 
@@ -59,10 +64,7 @@ def is_complete(pipeline: Pipeline, story: Sequence[Observation]) -> bool:
 
 
 def check(pipeline: Pipeline, story: Sequence[Observation]) -> None:
-    """Let a job finish the story, then compare every row, and every derived event."""
-    job = pipeline.job()
-    pipeline.eventually(lambda: is_complete(pipeline, story), "the whole story is applied", job)
-    assert job.stop() == 0, job.text()[-3000:]
+    """Compare every row, and every derived event, with the story."""
     expected = expected_changes(story)
     assert essence(pipeline.rows("partition_changes")) == expected
     events = sorted(row["event_id"] for row in pipeline.rows("replication_events"))
@@ -72,21 +74,41 @@ def check(pipeline: Pipeline, story: Sequence[Observation]) -> None:
     assert counted == last
 
 
-def test_a_driver_killed_at_each_step_of_a_commit_goes_on_where_it_was(pipeline: Pipeline) -> None:
-    """One story through four kills; after the last, the checkpoint is lost, too.
+def kill(pipeline: Pipeline, point: str, *what: str) -> None:
+    """Run until the fourth commit, and kill there."""
+    script = [sys.executable, str(HERE / "kill_points.py"), point, "4", *what]
+    killed = pipeline.run(f"killed-{point}", script, PYTHONPATH=str(HERE.parents[1]))
+    assert killed.wait() == -signal.SIGKILL, killed.text()[-3000:]
+    pipeline.eventually(lambda: not killed.left(), "no process is left behind")
 
-    All but the last run the batches without Spark, which has no part in a commit that is not made.
-    """
+
+def test_a_writer_killed_at_each_step_of_a_commit_goes_on_where_it_was(pipeline: Pipeline) -> None:
+    """One story through four kills."""
     story = long_story(seed=1)
     telling = Telling(pipeline, story)
     for point in ("before", "file", "draft", "after"):
-        job = ["job", *pipeline.job_arguments()]
-        what = job if point == "after" else ["batches", str(pipeline.bus), str(pipeline.tables)]
-        script = [sys.executable, str(HERE / "kill_points.py"), point, "4", *what]
-        killed = pipeline.run(f"killed-{point}", script, PYTHONPATH=str(HERE.parents[1]))
-        assert killed.wait() == -signal.SIGKILL, killed.text()[-3000:]
-        pipeline.eventually(lambda killed=killed: not killed.left(), "no JVM is left behind")
+        kill(pipeline, point, "batches", str(pipeline.bus), str(pipeline.tables))
+    assert not telling.is_over()
+    telling.finish()
+    batches = Batches(pipeline.bus, pipeline.tables)
+    batches.start()
+    pipeline.eventually(lambda: batches.errors or is_complete(pipeline, story), "the whole story is applied")
+    batches.end()
+    assert batches.errors == []
+    check(pipeline, story)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_driver_killed_at_a_step_of_a_commit_goes_on_without_its_checkpoint(pipeline: Pipeline) -> None:
+    story = long_story(seed=1)
+    telling = Telling(pipeline, story)
+    for point in ("draft", "after"):
+        kill(pipeline, point, "job", *pipeline.job_arguments())
     assert not telling.is_over()
     telling.finish()
     shutil.rmtree(pipeline.checkpoint)
+    job = pipeline.job()
+    pipeline.eventually(lambda: is_complete(pipeline, story), "the whole story is applied", job)
+    assert job.stop() == 0, job.text()[-3000:]
     check(pipeline, story)

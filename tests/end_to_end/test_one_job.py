@@ -1,4 +1,6 @@
-"""One job: submitted to a Spark cluster from another folder, killed half-way, finished by ``isrwatch job``.
+"""One job: submitted to a Spark cluster from another folder, killed half-way, finished by ``isrwatch job`` anew.
+
+The checkpoint of the job that was killed is lost: where it goes on is said by the tables.
 
 On its bus is every scenario, as a cluster of its own, and a story whose log is damaged. The model is the oracle: what
 it did, taken from its states, and what the tables say are equal, change for change; what went through the bus are
@@ -7,6 +9,7 @@ observations made from its records. What cannot be read is in quarantine with it
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -96,6 +99,7 @@ def submit_and_kill(pipeline: Pipeline, spark_cluster: SparkCluster, package: Pa
     submitted = pipeline.run("submitted", command, cwd=Path("/"), **spark_cluster.environment())
     pipeline.eventually(lambda: recorded(pipeline.rows("partition_changes")), "the submitted job applies", submitted)
     submitted.kill()
+    shutil.rmtree(pipeline.checkpoint)
 
 
 def finish(pipeline: Pipeline, changes: int, story: int) -> None:

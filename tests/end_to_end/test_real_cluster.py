@@ -8,12 +8,15 @@ without Spark.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from deltalake import DeltaTable
@@ -34,6 +37,7 @@ from tests.plugins.batches import Batches
 from tests.plugins.local_http import collecting_webhook
 from tests.plugins.pipeline import Pipeline
 from tests.plugins.prometheus import Prometheus, running_alertmanager, running_prometheus
+from tests.sources.samples.test_groups_real import Clients
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +50,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.prometheus]
 LINGER_SECONDS = 0.026
 BROKER_LAG_SECONDS = 2.0
 """So far a broker's metadata may be behind the controller's log while the machine is busy: what a poll saw is older."""
-TOPIC, DOOMED = "orders", "doomed"
+TOPIC, DOOMED, GROUP = "orders", "doomed", "stuck"
 # The counter is there since the first change.
 SCRAPED = {
     name: f'{metric}{{topic="{TOPIC}",partition="0"}}'
@@ -77,7 +81,20 @@ EXPECTED_SAMPLES = {
         f'kafka_server_replicamanager_partitioncount{{cluster="sandbox",broker="{broker}"}}': len(ASSIGNMENT)
         for broker in (1, 2, 3)
     },
+    f'kafka_consumergroup_lag_sum{{consumergroup="{GROUP}",topic="{TOPIC}"}}': 1,
+    f'kafka_consumergroup_members{{consumergroup="{GROUP}"}}': 0,
+    'kafka_replication_cluster_open_transactions{cluster="sandbox"}': 0,
+    **{f'kafka_replication_quorum_member_voter{{cluster="sandbox",node="{node}"}}': 0 for node in (1, 2, 3)},
 }
+
+
+class Gate(NamedTuple):
+    """What ``isrwatch health --wait`` said between two steps, and which partitions Kafka called out of sync then."""
+
+    broker: int
+    code: int
+    said: str
+    out_of_sync: list[int]
 
 
 @dataclass
@@ -99,6 +116,8 @@ class Run:
     metrics: dict[str, float] = field(default_factory=dict)
     polled_rows: list[dict[str, Any]] = field(default_factory=list)
     polled_states: list[dict[str, Any]] = field(default_factory=list)
+    closed: list[Gate] = field(default_factory=list)
+    opened: list[Gate] = field(default_factory=list)
 
 
 def micros() -> int:
@@ -130,10 +149,10 @@ class Script:
         died = time.time()
         self._sandbox.kill(3)
         self._wait_isr({1, 2})
-        time.sleep(3)
+        self._run.closed.append(self._closed(3))
         self._run.died = (died, time.time())
         self._sandbox.start(3)
-        self._wait_isr({1, 2, 3})
+        self._run.opened.append(self._gate(3, "120s"))
 
     def _pause(self) -> None:
         self._sandbox.pause(2)
@@ -147,8 +166,25 @@ class Script:
         self._sandbox.stop(1)
         self._wait_isr({2, 3})
         collect(self._pipeline, self._sandbox)
+        self._run.closed.append(self._closed(1))
         self._sandbox.start(1)
-        self._wait_isr({1, 2, 3})
+        self._run.opened.append(self._gate(1, "120s"))
+
+    def _closed(self, broker: int) -> Gate:
+        """Stand at the gate once the tables say that a broker is away."""
+        states = partial(self._pipeline.rows, PARTITION_STATE_TABLE.name)
+        self._pipeline.eventually(
+            lambda: any(broker not in row["isr"] for row in states() if row["topic"] == TOPIC), "it has left"
+        )
+        return self._gate(broker, "3s")
+
+    def _gate(self, broker: int, wait: str) -> Gate:
+        """Wait at the gate, as a script does between two brokers."""
+        command = [sys.executable, "-m", "streaming.commands", "health", "--tables", str(self._pipeline.tables)]
+        done = subprocess.run([*command, "--wait", wait, "--settle", "1s"], capture_output=True, text=True, check=False)
+        described = self._sandbox.admin.describe(TOPIC)
+        out_of_sync = [number for (_, number), each in described.items() if set(each.isr) != set(each.replicas)]
+        return Gate(broker, done.returncode, done.stdout + done.stderr, out_of_sync)
 
     def _elect(self) -> None:
         for number, replicas in enumerate(ASSIGNMENT):
@@ -166,6 +202,8 @@ def collect(pipeline: Pipeline, sandbox: Sandbox) -> None:
     config.write_text(
         f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
         '[collect]\noffsets_interval = "2s"\nbroker_metrics_interval = "2s"\n'
+        'groups_interval = "4s"\nquorum_interval = "4s"\ntransactions_interval = "4s"\n'
+        'heartbeat_interval = "1s"\n'  # a gate that opens waits for two of them
         f"[collect.broker_metrics]\n{metrics}"
     )
     program = pipeline.collect("--config", str(config))
@@ -219,6 +257,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             running_prometheus(tmp_path_factory.mktemp("prometheus"), targets, [rules], manager)
         )
         stack.enter_context(TopicWriter(sandbox.bootstrap_servers, TOPIC))
+        clients = Clients(sandbox.bootstrap_servers)
+        stack.callback(clients.close)
+        clients.commit(GROUP, 0, TOPIC)
         began = time.time()
         isr = SCRAPED["in_sync"]
         pipeline.eventually(
@@ -452,7 +493,8 @@ def test_the_death_of_a_broker_reached_a_receiver_with_broker_and_cause(run: Run
     assert ("3", "fenced") in told, told
 
 
-def test_log_positions_and_the_brokers_own_metrics_came_out_at_the_other_end(run: Run) -> None:
+def test_samples_of_every_kind_and_the_brokers_own_metrics_came_out_at_the_other_end(run: Run) -> None:
+    """All that a user of other exporters looks at: ``test_samples_real.py``."""
     assert {name for name in EXPECTED_SAMPLES if name not in run.metrics} == set()
     assert {name for name, least in EXPECTED_SAMPLES.items() if run.metrics[name] < least} == set()
     assert {run.metrics[name] for name in EXPECTED_SAMPLES if name.startswith("kafka_topic_partition_oldest")} == {0.0}
@@ -460,6 +502,16 @@ def test_log_positions_and_the_brokers_own_metrics_came_out_at_the_other_end(run
 
 def test_the_effective_minimum_is_that_of_the_topic(run: Run) -> None:
     assert {row["min_isr_effective"] for row in run.states if row["topic"] == TOPIC} == {2}
+
+
+def test_the_gate_of_a_restart_opens_only_when_kafka_says_that_all_replicas_are_in_sync(run: Run) -> None:
+    """Killed and stopped one after the other, with the rest that both need: ``test_rolling_gate.py``."""
+    assert [gate.broker for gate in run.closed] == [gate.broker for gate in run.opened] == [3, 1]
+    for gate in run.closed:
+        assert gate.code in {1, 3}, gate  # unhealthy, or unknown while no data has come since
+        assert f"broker {gate.broker}" in gate.said
+    for gate in run.opened:
+        assert (gate.code, gate.out_of_sync) == (0, []), gate
 
 
 @pytest.mark.parametrize("fault", EXPECTED_INCIDENTS)

@@ -1,6 +1,7 @@
 """``isrwatch health --wait`` between the steps of a rolling restart of a real cluster, while somebody writes to it.
 
-It must not pass while a broker is away, and when it passes every replica must be in sync: Kafka itself is asked.
+It must not pass while a broker is away, and when it passes every replica must be in sync: Kafka itself is asked. Each
+gate alone is in ``test_real_cluster.py``; here the second begins where the first has just opened.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from deploy.sandbox.writer import TopicWriter
 from tests.plugins.batches import Batches
 from tests.plugins.pipeline import Pipeline
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 TOPIC, PARTITIONS = "orders", 12
 HEALTHY = 0

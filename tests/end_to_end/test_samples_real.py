@@ -1,8 +1,9 @@
 """What a user of kafka_exporter, kminion or Burrow looks at, of a real cluster: collector and exporter beside it.
 
 docs/how-it-compares.md says "yes" for what is asserted here. Nothing but the series of /metrics is looked at. Between
-the two run the batches of the job itself, without Spark: what Spark adds is looked at by test_real_cluster.py. A
-transaction that hangs is asked for after a minute: it is looked at where samples are taken.
+the two run the batches of the job itself, without Spark: what Spark adds is looked at by test_real_cluster.py, where
+one series of each kind is enough. A transaction that hangs is asked for after a minute: it is looked at where samples
+are taken.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tests.plugins.pipeline import Pipeline
 from tests.sources.samples.test_groups_real import PARTITIONS, Clients
 from tests.sources.samples.test_quorum_and_transactions_real import Writers
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 OWN = "kafka_replication_"
 PATIENCE = 300.0

@@ -83,16 +83,7 @@ def pools_used(spark: SparkSession) -> set[str]:
     return {stages.apply(number).schedulingPool() for number in range(stages.size())}
 
 
-def test_each_query_takes_its_tasks_from_a_pool_of_its_name(spark: SparkSession, places: JobLocations) -> None:
-    publish(places.bus)
-    with running(Application(JobSettings(listen=""), places, print), spark):
-        eventually(lambda: samples(places) and rows(places.tables, "broker_metrics"))
-        eventually(lambda: rows(places.tables, "partition_changes"))
-    assert spark.sparkContext.getConf().get("spark.scheduler.mode") == "FAIR"
-    assert {"replication", "samples"} <= pools_used(spark)
-
-
-def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
+def test_a_query_that_fails_starts_again_and_leaves_the_others_alone_each_in_a_pool_of_its_name(
     spark: SparkSession, places: JobLocations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = iter(["no space left", "no space left", "still no space left"])
@@ -132,6 +123,9 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
         eventually(lambda: logged[-1] == "the query samples runs again")
 
     assert ended == []
+    assert rows(places.tables, "broker_metrics")
+    assert spark.sparkContext.getConf().get("spark.scheduler.mode") == "FAIR"
+    assert {"replication", "samples"} <= pools_used(spark)
     assert failures_of("replication", logged) == ([], replication.restarts), logged
     reasons, late = failures_of("samples", logged)
     assert reasons == ["no space left", "no space left", "still no space left"]

@@ -87,7 +87,7 @@ def missed(places: JobLocations) -> list[str]:
 
 @pytest.mark.parametrize("before", [0.3, 0.9], ids=["longer than before", "shorter than before"])
 def test_a_bus_that_was_lost_and_begun_again_is_read_from_its_begin(places: JobLocations, before: float) -> None:
-    story = long_story(seed=11, steps=300)
+    story = long_story(seed=11, steps=120)
     cut = int(len(story) * before)
     publish(places, story[:cut])
     applied(places)
@@ -119,7 +119,7 @@ def test_a_start_on_the_same_log_goes_on_whichever_run_of_the_collector_wrote_it
 @pytest.mark.parametrize("applied_since", [30, 90], ids=["in the run of the copy", "in a later run"])
 def test_a_bus_restored_from_a_copy_is_recognised_and_none_skipped(places: JobLocations, applied_since: int) -> None:
     """The source reports again what the bus lost, as a metadata log does whose checkpoint is restored with the bus."""
-    story = long_story(seed=13, steps=200)
+    story = long_story(seed=13, steps=120)
     publish(places, story[:60])
     back_up(places)
     publish(places, story[60 : 60 + applied_since])
@@ -184,7 +184,7 @@ def test_a_log_that_comes_back_as_another_one_while_the_job_runs_stops_the_query
 
 
 def test_what_was_applied_of_another_log_deletes_nothing(places: JobLocations) -> None:
-    story = long_story(seed=17, steps=200)
+    story = long_story(seed=17, steps=80)
     publish(places, story)
     bus = DirectoryReader(places.bus)
     before = bus.segments(REPLICATION, "metadata_log:a")
@@ -244,7 +244,10 @@ def counted(places: JobLocations) -> list[bytes]:
 
 
 @of_both_queries
-@pytest.mark.parametrize("is_killed", [False, True], ids=["stored", "killed before it stored how far it was"])
+@pytest.mark.parametrize(
+    "is_killed",
+    [pytest.param(False, id="stored", marks=pytest.mark.long), pytest.param(True, id="killed before it stored it")],
+)
 def test_what_is_refused_of_another_log_is_quarantined_once_though_its_positions_are_lower(
     places: JobLocations, channel: Channel, query: str, source: str, *, is_killed: bool
 ) -> None:
@@ -261,7 +264,13 @@ def test_what_is_refused_of_another_log_is_quarantined_once_though_its_positions
 
 
 @of_both_queries
-@pytest.mark.parametrize("runs", [1, 2], ids=["by one run", "by two runs, of which no table has the first"])
+@pytest.mark.parametrize(
+    "runs",
+    [
+        pytest.param(1, id="by one run", marks=pytest.mark.long),
+        pytest.param(2, id="by two runs, of which no table has the first"),
+    ],
+)
 def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
     places: JobLocations, channel: Channel, query: str, source: str, runs: int
 ) -> None:
@@ -327,8 +336,15 @@ def test_samples_of_a_log_that_comes_late_are_no_old_ones(places: JobLocations, 
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
 
 
-@pytest.mark.parametrize("is_stopped", [False, True], ids=["goes on", "stopped before its first batch"])
-@pytest.mark.parametrize("is_killed", [False, True], ids=["stored", "killed before it stored how far it was"])
+@pytest.mark.parametrize(
+    ("is_killed", "is_stopped"),
+    [
+        pytest.param(False, True, id="stored, and stopped before its first batch"),
+        pytest.param(True, False, id="killed before it stored how far it was"),
+        pytest.param(False, False, id="stored", marks=pytest.mark.long),
+        pytest.param(True, True, id="killed, and stopped", marks=pytest.mark.long),
+    ],
+)
 def test_samples_of_a_clock_that_was_ahead_stand_in_the_way_of_no_bus_that_is_begun_again(
     places: JobLocations, *, is_killed: bool, is_stopped: bool
 ) -> None:

@@ -188,7 +188,8 @@ GIVEN = ("--conf", "spark.sql.streaming.minBatchesToRetain=5", "--name", "mine",
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("by", ["spark-submit", pytest.param("PYSPARK_SUBMIT_ARGS", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("by", ["spark-submit", "PYSPARK_SUBMIT_ARGS"])
 def test_arguments_of_spark_submit_and_its_defaults_file_win(tmp_path: Path, by: str) -> None:
     """The arguments win over spark-defaults.conf, which wins over ours."""
     defaults = "spark.sql.streaming.minBatchesToRetain 3\nspark.ui.showConsoleProgress true\n"

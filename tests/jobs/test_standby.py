@@ -168,6 +168,7 @@ def test_a_standby_that_cannot_look_says_so_once_and_takes_nothing(
             raise OSError(5, "Input/output error")
         return False
 
+    monkeypatch.setattr(module, "warm_up", lambda *_, **__: None)
     monkeypatch.setattr(waiting, "take_if_free", take_if_free)
     monkeypatch.setattr(waiting, "seconds_between_looks", 0.01)
     standby = Standby(places, waiting, spark)

@@ -25,7 +25,7 @@ from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.plugins.table_writes import delete_old_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from streaming.changes.state import ReplicationState
@@ -45,15 +45,18 @@ START = 1_700_000_000 * SECOND
 class PlayedJob:
     """The batches of the job over the tables of a folder, given what sources observe."""
 
-    def __init__(self, tables: Path) -> None:
+    def __init__(self, tables: Path, channels: Collection[Channel] = frozenset(Channel)) -> None:
         self.replication = ReplicationBatch(tables)
-        self.batches: dict[Channel, Any] = {Channel.REPLICATION: self.replication, Channel.SAMPLES: SampleBatch(tables)}
+        self.batches: dict[Channel, Any] = {Channel.REPLICATION: self.replication}
+        if Channel.SAMPLES in channels:
+            self.batches[Channel.SAMPLES] = SampleBatch(tables)
         self.position = 0
 
     def apply(self, now: int, *sources: SimulatedSource) -> None:
         """Apply what sources observed up to a moment, in microseconds."""
         rows: dict[Channel, list[dict[str, Any]]] = defaultdict(list)
-        for observed in (each for source in sources for each in source.poll(Micros(now))):
+        seen = (each for source in sources for each in source.poll(Micros(now)) if each.channel in self.batches)
+        for observed in seen:
             self.position += 1
             told = {"source": observed.source, "position": self.position, "payload": encode(observed), "damage": None}
             rows[observed.channel].append(told)
@@ -64,8 +67,22 @@ class PlayedJob:
         self.replication.project()
 
 
-def play(directory: Path, *scenarios: str, seconds: int, project_every: int = 20) -> None:
-    """Play scenarios as clusters of their names; the projections lag behind the last commits, as they do live."""
+def play(
+    directory: Path,
+    *scenarios: str,
+    seconds: int,
+    project_every: int = 20,
+    channels: Collection[Channel] = frozenset(Channel),
+) -> None:
+    """Play scenarios as clusters of their names; the projections lag behind the last commits, as they do live.
+
+    Args:
+        directory: of the tables.
+        scenarios: by name.
+        seconds: how long.
+        project_every: so many seconds apart.
+        channels: which are applied.
+    """
     sources = [
         SimulatedSource(
             load_scenario(name), seed=7 + number, cluster_id=ClusterId(f"id-of-{name}"), cluster=name,
@@ -73,7 +90,7 @@ def play(directory: Path, *scenarios: str, seconds: int, project_every: int = 20
         )
         for number, name in enumerate(scenarios)
     ]  # fmt: skip
-    job = PlayedJob(directory)
+    job = PlayedJob(directory, channels)
     for second in range(seconds):
         job.apply(START + second * SECOND, *sources)
         if second % project_every == project_every - 1:
@@ -95,9 +112,9 @@ def played_tables(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pat
     """Give the folder of the tables that scenarios made."""
 
     @cache
-    def made(*scenarios: str, seconds: int = 75) -> Path:
+    def made(*scenarios: str, seconds: int = 75, channels: Collection[Channel] = frozenset(Channel)) -> Path:
         directory = tmp_path_factory.mktemp("played")
-        play(directory, *scenarios, seconds=seconds)
+        play(directory, *scenarios, seconds=seconds, channels=channels)
         return directory
 
     return made

@@ -127,9 +127,10 @@ def _partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[dict[s
         if rows.num_rows:
             yield {}, rows
         return
-    for values in rows.select(columns).group_by(list(columns)).aggregate([]).to_pylist():
+    partitions = rows.select(columns).group_by(list(columns), use_threads=False).aggregate([]).to_pylist()
+    for values in partitions:
         own = rows
-        for name, value in values.items():
+        for name, value in values.items() if len(partitions) > 1 else ():  # a commit is nearly always of one day
             own = own.filter(pc.equal(own[name], pa.scalar(value, rows.schema.field(name).type)))
         yield {name: str(value) for name, value in values.items()}, own.drop_columns(list(columns))
 

@@ -60,6 +60,8 @@ def rows_to_arrow(rows: list[dict[str, object]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema)
 
 
+CHECKPOINTS_OF_APPENDED: Final = 50
+"""Commits between two checkpoints of a table that only grows."""
 CHECKPOINTS_IN_STORES: Final = 25
 """Commits between two checkpoints of a table that is written again and again; one takes eight requests."""
 
@@ -71,8 +73,9 @@ def properties_of(table: Table, *, is_in_store: bool = False) -> dict[str, str]:
     are for other programs that might clean up the table. Only columns that queries filter by have statistics: there are
     more than a hundred columns, and the log holds the statistics of every file.
     """
+    rewritten = CHECKPOINTS_IN_STORES if is_in_store else 5
     return {
-        CHECKPOINT_PROPERTY: "50" if table.append_only else str(CHECKPOINTS_IN_STORES) if is_in_store else "5",
+        CHECKPOINT_PROPERTY: str(CHECKPOINTS_OF_APPENDED if table.append_only else rewritten),
         APPEND_ONLY: "true" if table.append_only else "false",
         "delta.enableExpiredLogCleanup": "false",
         "delta.logRetentionDuration": "interval 30 days",

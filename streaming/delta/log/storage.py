@@ -175,7 +175,8 @@ def in_schema(rows: pa.Table, schema: pa.Schema, partition: Mapping[str, str]) -
             rows = rows.append_column(name, pa.repeat(pa.scalar(value).cast(schema.field(name).type), rows.num_rows))
     if not all(field.name in rows.column_names and _has_fields(rows.schema, field) for field in schema):
         rows = pa.concat_tables([schema.empty_table(), rows], promote_options="permissive")
-    return rows.select(schema.names).cast(schema)
+    rows = rows.select(schema.names)
+    return rows if rows.schema.equals(schema, check_metadata=True) else rows.cast(schema)
 
 
 def _has_fields(schema: pa.Schema, expected: pa.Field) -> bool:

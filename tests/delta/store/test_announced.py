@@ -24,17 +24,24 @@ from streaming.delta.store.objects import delete, get, names_below, put
 from streaming.delta.store.place import Url, place_of
 from tests.delta.test_change_log import changed
 from tests.stores.s3 import moto
+from tests.stores.store import Store
 
 pytestmark = [pytest.mark.process, pytest.mark.store]
 TABLE = "partition_changes"
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with moto(tmp_path_factory.mktemp("store")) as running:
+        yield running
+
+
 @pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Url]:
-    with moto(tmp_path) as store:
-        place = place_of(f"{store.url}/tables", store.options)
-        assert isinstance(place, Url)
-        yield place
+def directory(store: Store, tmp_path: Path) -> Url:
+    """A place of its own for each test."""
+    place = place_of(f"{store.url}/{tmp_path.name}", store.options)
+    assert isinstance(place, Url)
+    return place
 
 
 class Clock:

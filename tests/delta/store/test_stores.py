@@ -31,6 +31,7 @@ from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.queries import open_ours, read_all
 from streaming.delta.log.storage import table_at
 from streaming.delta.log.table_log import actions_of, is_whole
+from streaming.delta.store import objects
 from streaming.delta.store.lease import (
     FOLDER,
     NONE_YET,
@@ -93,6 +94,14 @@ def place(root: Place, request: pytest.FixtureRequest) -> Place:
     return root / f"test-{abs(hash(request.node.nodeid))}"
 
 
+@pytest.fixture(params=["moto", *LONG])
+def store(request: pytest.FixtureRequest, running: Running) -> Url:
+    """A place of its own in each store, for what is compared with a folder."""
+    root = running.root(request.param)
+    assert isinstance(root, Url)
+    return root / f"test-{abs(hash(request.node.nodeid))}"
+
+
 def test_what_is_created_is_there_whole_and_is_created_once(place: Place) -> None:
     name = place / "_delta_log" / "00000000000000000000.json"
     assert head(name) is None
@@ -138,7 +147,7 @@ def test_what_is_deleted_is_gone_and_may_be_deleted_and_created_again(place: Pla
 
 
 def test_of_many_writers_of_a_name_one_wins_and_no_reader_sees_a_part(place: Place) -> None:
-    writers, rounds = 4, 10
+    writers, rounds = 4, 5
     together, contents = Barrier(writers + 1), {bytes([number]) * 50_000 for number in range(writers)}
 
     def write(number: int, turn: int) -> bool:
@@ -164,7 +173,8 @@ def test_of_many_writers_of_a_name_one_wins_and_no_reader_sees_a_part(place: Pla
     assert won == Counter(dict.fromkeys(range(rounds), 1))
 
 
-def test_a_store_proves_itself_and_leaves_nothing_behind(place: Place) -> None:
+def test_a_store_proves_itself_and_leaves_nothing_behind(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "ROUNDS", 5)
     prove_exclusive(place)
     assert names_below(place) == []
 
@@ -198,37 +208,41 @@ def seen(place: Place) -> list[Any]:
     return [(each.cluster, each.totals, each.brokers, each.departures, each.sources) for each in clusters]
 
 
-def test_the_job_writes_and_readers_see_what_they_do_in_a_folder(place: Place, tmp_path: Path) -> None:
-    folder = tmp_path / "tables"
-    for where in (folder, place):
-        play(where, SCENARIO, seconds=SECONDS, project_every=3)
-    assert rows_of(place) == rows_of(folder)
-    assert seen(place) == seen(folder) != []
-    before = open_ours(folder, TABLES["partition_changes"]), open_ours(place, TABLES["partition_changes"])
-    assert before[0] is not None
-    assert before[1] is not None
-    assert before[0].version() == before[1].version()
+@pytest.fixture(scope="module")
+def in_a_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of a play that never left its folder."""
+    folder = tmp_path_factory.mktemp("folder") / "tables"
+    play(folder, SCENARIO, seconds=SECONDS, project_every=4)
+    return folder
 
 
-def test_tables_move_by_a_backup_from_a_folder_to_a_store_within_it_and_back(place: Place, tmp_path: Path) -> None:
-    first, last, never_moved = (tmp_path / name for name in ("first", "last", "never moved"))
-    again = place.parent / f"{place.name}-again"
-    play(first, SCENARIO, seconds=4)
-    back_up(first, place, NOW)
-    play(place, SCENARIO, seconds=8)
-    assert back_up(place, again, NOW) == restore(again, last)
+def test_the_job_writes_and_readers_and_commands_see_what_they_do_in_a_folder(
+    store: Url, in_a_folder: Path, tmp_path: Path
+) -> None:
+    play(store, SCENARIO, seconds=SECONDS, project_every=4)
+    assert rows_of(store) == rows_of(in_a_folder)
+    assert seen(store) == seen(in_a_folder) != []
+    versions = [table_at(place / "partition_changes").version() for place in (store, in_a_folder)]
+    assert versions[0] == versions[1]
+    commands_read(store, tmp_path)
+
+
+def test_tables_move_by_a_backup_from_a_folder_to_a_store_within_it_and_back(
+    store: Url, in_a_folder: Path, tmp_path: Path
+) -> None:
+    first, last, again = tmp_path / "first", tmp_path / "last", store.parent / f"{store.name}-again"
+    play(first, SCENARIO, seconds=1)
+    back_up(first, store, NOW)
+    play(store, SCENARIO, seconds=4)
+    assert back_up(store, again, NOW) == restore(again, last)
     play(last, SCENARIO, seconds=SECONDS)
-    play(never_moved, SCENARIO, seconds=SECONDS)
-    assert changes_of(last) == changes_of(never_moved)
-    assert seen(last) == seen(never_moved) != []
+    assert changes_of(last) == changes_of(in_a_folder)
+    assert seen(last) == seen(in_a_folder) != []
 
 
-def test_a_command_reads_tables_by_their_url(root: Place, tmp_path: Path) -> None:
-    place = root / "commands"
-    play(place, SCENARIO, seconds=SECONDS)
-    config = tmp_path / "isrwatch.toml"
-    options = place.options if isinstance(place, Url) else ()
-    lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in options]
+def commands_read(place: Url, folder: Path) -> None:
+    config = folder / "isrwatch.toml"
+    lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in place.options]
     config.write_text("\n".join([f'[tables]\ndirectory = "{place}"', "[tables.storage]", *lines]))
     for command in (["state"], ["events"], ["tables"]):
         done = CliRunner().invoke(app, [*command, "--config", str(config), "-o", "json"])
@@ -236,21 +250,21 @@ def test_a_command_reads_tables_by_their_url(root: Place, tmp_path: Path) -> Non
         assert done.stdout.strip() not in {"", "[]"}
 
 
-@pytest.mark.parametrize("point", ["file", "draft", "after"])
-def test_a_writer_killed_at_any_step_leaves_a_version_whole_or_none(place: Place, point: str) -> None:
-    if point == "draft" and isinstance(place, Url) and not place.text.startswith("hdfs"):
+@pytest.mark.parametrize("point", ["file", pytest.param("draft", marks=pytest.mark.long), "after"])
+def test_a_writer_killed_at_any_step_leaves_a_version_whole_or_none(store: Url, point: str) -> None:
+    """The same in a folder is in ``tests/end_to_end/test_kills.py``."""
+    if point == "draft" and not store.text.startswith("hdfs"):
         point = "file"  # an object of such a store has its name from the beginning, and is whole
-    options = dict(place.options) if isinstance(place, Url) else {}
     script = Path(__file__).with_name("killed_writer.py")
     done = subprocess.run(
-        [sys.executable, script, str(place), point, "3"],
+        [sys.executable, script, str(store), point, "3"],
         check=False,
         capture_output=True,
-        env={**os.environ, "OPTIONS": json.dumps(options), "PYTHONPATH": str(Path(__file__).parents[3])},
+        env={**os.environ, "OPTIONS": json.dumps(dict(store.options)), "PYTHONPATH": str(Path(__file__).parents[3])},
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
-    path, versions = place / "partition_changes", 3 if point == "after" else 2
-    log = ChangeLog(place)
+    path, versions = store / "partition_changes", 3 if point == "after" else 2
+    log = ChangeLog(store)
     assert (log.version, log.at("a").position) == (versions, versions)
     assert actions_of(path, versions + 1) == []
     assert all(is_whole(path, version) for version in range(1, versions + 1))

@@ -125,7 +125,7 @@ def check_whole(demo: RunningDemo) -> None:
 def test_a_demo_shows_events_with_their_cause_and_ctrl_c_ends_it_with_a_summary(
     run_demo: Callable[..., RunningDemo],
 ) -> None:
-    demo = run_demo("--scenario", "broker_loss", "--speed", "4")
+    demo = run_demo("--scenario", "broker_loss", "--speed", "20")
     demo.wait_until(lambda: has_event(demo.text()), "an event")
     began = time.monotonic()
     demo.process.send_signal(signal.SIGINT)

@@ -135,7 +135,15 @@ def watched(tables: Path, name: str, seconds: int) -> Iterator[tuple[int, Cluste
         yield EPOCH + second * SECOND, one
 
 
-@pytest.mark.parametrize("name", ["broker_loss", "unclean_election", "rolling_restart_unclean", "network_split"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unclean_election",
+        "network_split",
+        pytest.param("broker_loss", marks=pytest.mark.long),
+        pytest.param("rolling_restart_unclean", marks=pytest.mark.long),
+    ],
+)
 def test_an_incident_of_which_harm_is_left_never_lacks_a_condition(tmp_path: Path, name: str) -> None:
     """What an incident holds open are partitions that lack replicas or a leader, and brokers that are away."""
     harmful, basis = 0, HealthBasis(max_age_seconds=60.0)

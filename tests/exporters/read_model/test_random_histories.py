@@ -17,7 +17,12 @@ from tests.exporters.histories import History, logs, play, polls
 from tests.exporters.meaning import compare_with_tables, meaning
 from tests.plugins.derived import shard_of
 
-WORLDS = [(logs, 1), (logs, 2), (polls, 1), (polls, 3)]
+WORLDS = [(logs, 1), (polls, 1)]
+MORE = [(logs, 2), (polls, 3)]
+
+
+def named(world: tuple[Any, int]) -> str:
+    return f"{world[0].__name__} {world[1]}"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +36,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any, int], His
     return play_once
 
 
-@pytest.fixture(params=WORLDS, ids=lambda world: f"{world[0].__name__} {world[1]}")
+@pytest.fixture(params=[*WORLDS, *(pytest.param(each, marks=pytest.mark.long) for each in MORE)], ids=named)
 def history(request: pytest.FixtureRequest, played: Callable[[Any, int], History]) -> History:
     """A history whose state tables lag behind the changes at its end."""
     return played(*request.param)

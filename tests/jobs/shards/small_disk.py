@@ -34,7 +34,7 @@ def fill(folder: Path, left: int) -> Path:
 
 
 def main() -> None:
-    dice, story = random.Random(1), long_story(seed=1, steps=70)
+    dice, story = random.Random(1), long_story(seed=1, steps=40)
     disk = Disk(Path(sys.argv[1]), dice)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={BYTES}", "small", str(disk.tables)], check=True)
     job, refused = Job(disk, story), 0

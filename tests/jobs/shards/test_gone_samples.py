@@ -184,7 +184,7 @@ ANSWERS = st.lists(
 )
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(10))
 @given(answers=ANSWERS, cuts=st.sets(st.integers(1, 7)), restarts=st.booleans())
 def test_groups_and_partitions_are_those_of_the_newest_answers_however_the_log_is_cut(
     tmp_path_factory: pytest.TempPathFactory, *, answers: list[Any], cuts: set[int], restarts: bool

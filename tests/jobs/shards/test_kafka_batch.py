@@ -117,8 +117,14 @@ PLACES = {"driver": in_driver, "executors": on_executors}
 OpenBatch = Callable[[Path, Reader], ReplicationBatch | OnExecutors]
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=["driver", pytest.param("executors", marks=pytest.mark.long)])
 def open_batch(request: pytest.FixtureRequest) -> OpenBatch:
+    return PLACES[request.param]
+
+
+@pytest.fixture(params=PLACES)
+def open_anywhere(request: pytest.FixtureRequest) -> OpenBatch:
+    """For what is read where the log is folded."""
     return PLACES[request.param]
 
 
@@ -154,7 +160,7 @@ def pieces(records: list[Sent], chance: random.Random) -> Iterator[list[Sent]]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-@settings(max_examples=examples(3))
+@settings(max_examples=examples(2))
 @given(seed=st.integers(0, 1 << 32))
 def test_however_often_records_come_and_however_batches_are_cut_each_is_applied_once(
     place: str, seed: int, tmp_path_factory: pytest.TempPathFactory
@@ -202,9 +208,9 @@ def test_a_gap_before_the_oldest_record_is_told_and_recorded_as_missed(
 
 
 def test_a_log_that_was_replaced_is_read_from_its_beginning_once_what_came_before_is_applied(
-    tmp_path: Path, reader: Reader, open_batch: OpenBatch
+    tmp_path: Path, reader: Reader, open_anywhere: OpenBatch
 ) -> None:
-    batch = open_batch(tmp_path, reader)
+    batch = open_anywhere(tmp_path, reader)
     old, new = log(STORY[:10], new_log_id(None)), log(STORY[10:20], new_log_id(None))
     batch.apply(rows(sent([*old, *new[:4]])))
     batch.apply(rows(sent(new[4:], first=14)))
@@ -274,22 +280,22 @@ def as_directory(records: Sequence[Sent]) -> pa.Table:
 
 
 def test_a_record_that_no_collector_has_written_is_in_quarantine_and_keeps_nothing_up(
-    tmp_path: Path, reader: Reader, open_batch: OpenBatch
+    tmp_path: Path, reader: Reader, open_anywhere: OpenBatch
 ) -> None:
     foreign = Sent(None, None, None, None, None, None, b"hello", 1, 0)
     records = [*log(STORY, new_log_id(None)), foreign, foreign._replace(partition=0)]
-    open_batch(tmp_path, reader).apply(rows(sent(records)))
+    open_anywhere(tmp_path, reader).apply(rows(sent(records)))
     assert changes(tmp_path) == expected_changes(STORY)
     quarantined = sorted((row["source"], row["reason"], row["raw"]) for row in rows_of(tmp_path, "quarantine"))
     assert quarantined == [(f"kafka:{TOPIC}/{partition}", FOREIGN, b"hello") for partition in (0, 1)]
 
 
 def test_what_was_cut_and_what_is_damaged_is_in_quarantine_with_its_reason(
-    tmp_path: Path, reader: Reader, open_batch: OpenBatch
+    tmp_path: Path, reader: Reader, open_anywhere: OpenBatch
 ) -> None:
     records = log(STORY[:10], new_log_id(None))
     records[4] = records[4]._replace(payload=b'{"v":1', damage="a record of 5000 bytes is larger than its topic takes")
-    open_batch(tmp_path, reader).apply(rows(sent(records)))
+    open_anywhere(tmp_path, reader).apply(rows(sent(records)))
     (row,) = rows_of(tmp_path, "quarantine")
     assert (row["reason"], row["raw"]) == ("a record of 5000 bytes is larger than its topic takes", b'{"v":1')
     assert len(missed(tmp_path)) == 1

@@ -109,10 +109,10 @@ class Job:
         self.incidents.apply(ChangeReader(log, self.incidents.version).poll())
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in (3, 4, 5))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))])
 def test_after_power_cuts_the_tables_are_as_without_them(tmp_path: Path, seed: int, machine: Machine) -> None:
     dice = random.Random(seed)
-    story = long_story(seed=seed, steps=70)
+    story = long_story(seed=seed, steps=50)
     disk = Disk(tmp_path, dice)
     job = Job(disk, story)
     disk.flush()
@@ -190,7 +190,7 @@ def test_after_power_cuts_no_table_lacks_a_sample_that_is_said_to_be_applied(
     job, noted, deleted, cuts = Samples(disk), -1, -1, 0
     store_progress(disk.tables, job.batch)
     disk.flush()
-    while cuts < 6 or job.batch.at(ASKED).position < len(SAMPLED) - 1:
+    while cuts < 3 or job.batch.at(ASKED).position < len(SAMPLED) - 1:
         match dice.choice(["apply", "apply", "apply", "store", "flush", "cut"]):
             case "apply":
                 job.apply(dice.randrange(1, 7), deleted)
@@ -278,7 +278,7 @@ def test_a_mark_that_cannot_be_gone_back_to_cuts_nothing(tmp_path: Path, machine
     for path in marks:
         (path / "_flushed.json").unlink()
     while job.position < len(story) - 1:
-        job.apply(2)
+        job.apply(4)
     log = disk.tables / PARTITION_CHANGES.name
     assert open_table(log) is not None
     for path, mark in marks.items():
@@ -352,7 +352,7 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(time, "time", lambda: time.time_ns() / 1e9)
     monkeypatch.setattr(maintenance, "COMMITS_BETWEEN_ROUNDS", 5)
     monkeypatch.setattr(maintenance, "LOG_ENTRIES", 8)
-    disk, story = Disk(tmp_path, dice), long_story(seed=1, steps=70)
+    disk, story = Disk(tmp_path, dice), long_story(seed=1, steps=45)
     job, starts = Job(disk, story), 1
 
     while job.position < len(story) - 1:
@@ -362,7 +362,7 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path: Path, monkeypatch: pytest.
         if dice.random() < 0.3:
             job, starts = Job(disk, story), starts + 1
 
-    assert starts > 3
+    assert starts > 2
     check_whole(disk, story)
 
 
@@ -374,4 +374,4 @@ def test_a_full_disk_at_any_byte_costs_and_doubles_nothing(tmp_path: Path) -> No
     script = [*apart, sys.executable, "-m", "tests.jobs.shards.small_disk", str(tmp_path)]
     run = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert int(run.stdout) > 5
+    assert int(run.stdout) > 3

@@ -82,7 +82,7 @@ def respelled(payload: bytes) -> st.SearchStrategy[bytes]:
                             flipped, early, payload[:-1], payload + b" "])  # fmt: skip
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(10))
 @given(told=streams(), data=st.data())
 def test_what_is_skipped_as_repeated_changes_nothing(told: list[Observation], data: st.DataObject) -> None:
     odd = data.draw(st.sets(st.integers(0, max(0, len(told) - 1)), max_size=3))
@@ -125,7 +125,7 @@ class Workers:
         return pa.Table.from_batches(batches) if batches else table(())
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(10))
 @given(told=streams(), data=st.data())
 def test_what_workers_leave_out_changes_nothing(told: list[Observation], data: st.DataObject) -> None:
     """Even if a batch comes again with other boundaries, or the workers have read digests that are not the newest."""
