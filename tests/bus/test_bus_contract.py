@@ -26,7 +26,6 @@ from streaming.errors import IsrwatchError
 from streaming.settings import KafkaBusSettings
 from tests.bus.conftest import SEGMENT_BYTES, Heartbeats, payloads
 from tests.plugins.kafka_bus import KafkaLogs, bus_settings
-from tests.plugins.sandbox import MakeSandbox
 
 A = "poll:a"
 REPLICATION = Channel.REPLICATION
@@ -74,9 +73,9 @@ class KafkaBus(DirectoryBus):
         self._shipper.close()
 
 
-@pytest.fixture(scope="module")
-def broker(kafka_module_cluster: MakeSandbox) -> Sandbox:
-    return kafka_module_cluster(brokers=1)
+@pytest.fixture
+def broker(kafka_single: Sandbox) -> Sandbox:
+    return kafka_single
 
 
 @pytest.fixture(params=["directory", pytest.param("kafka", marks=pytest.mark.kafka)])

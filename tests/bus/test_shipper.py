@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from hypothesis import given
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from deploy.sandbox import Sandbox
@@ -30,16 +30,15 @@ from streaming.settings import KafkaBusSettings
 from tests.bus.conftest import Heartbeats
 from tests.examples import examples
 from tests.plugins.kafka_bus import Stored, bus_settings, stored
-from tests.plugins.sandbox import MakeSandbox
 
 pytestmark = pytest.mark.kafka
 A = "poll:a"
 SEGMENT_BYTES = 1_000
 
 
-@pytest.fixture(scope="module")
-def broker(kafka_module_cluster: MakeSandbox) -> Sandbox:
-    return kafka_module_cluster(brokers=1)
+@pytest.fixture
+def broker(kafka_single: Sandbox) -> Sandbox:
+    return kafka_single
 
 
 @pytest.fixture
@@ -104,7 +103,7 @@ KILLS = st.lists(
 )
 
 
-@hypothesis.settings(max_examples=examples(8))
+@hypothesis.settings(max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kills=KILLS)
 def test_whatever_is_killed_and_whatever_state_is_old_every_record_comes_and_first_in_order(
     kills: list[Kill], broker: Sandbox, heartbeat: Heartbeats, tmp_path_factory: pytest.TempPathFactory

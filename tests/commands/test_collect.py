@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
+from deploy.sandbox import Sandbox
 from streaming.bus.segments import folder_of
 from streaming.commands import app
 from streaming.commands.collect import listening
@@ -184,16 +184,11 @@ def scraped(address: str) -> str:
     return text
 
 
-@pytest.fixture(scope="module")
-def cluster(kafka_module_cluster: Any) -> Any:
-    return kafka_module_cluster(brokers=1)
-
-
 @pytest.mark.kafka
 def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
-    collect: Start, tmp_path: Path, cluster: Any
+    collect: Start, tmp_path: Path, kafka_single: Sandbox
 ) -> None:
-    servers = cluster.bootstrap_servers
+    servers = kafka_single.bootstrap_servers
     address = f"127.0.0.1:{free_port()}"
     process = collect("--bootstrap-server", servers, "--listen", address)
     bus = tmp_path / "bus"
@@ -208,7 +203,7 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
     assert process.returncode == 0, output
     assert b'"snapshot_begin"' not in contents(bus, "admin:collector-1")
     checkpoint = json.loads((bus / "checkpoints" / "metadata_log-collector-1.json").read_text())["checkpoint"]
-    assert checkpoint["cluster_id"] == cluster.cluster_id
+    assert checkpoint["cluster_id"] == kafka_single.cluster_id
     config = tmp_path / "isrwatch.toml"
     config.write_text('[collect]\nprimary_source = "poll"\n')
     polling = collect("--config", str(config), "--bootstrap-server", servers)
@@ -217,9 +212,9 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
 
 @pytest.mark.kafka
 def test_two_real_clusters_are_collected_by_one_collector_and_each_fails_alone(
-    collect: Start, tmp_path: Path, cluster: Any, kafka_cluster: Any
+    collect: Start, tmp_path: Path, kafka_4_3: Sandbox, kafka_single: Sandbox
 ) -> None:
-    prod, staging = cluster, kafka_cluster(brokers=1)
+    prod, staging = kafka_4_3, kafka_single
     page = f"127.0.0.1:{free_port()}"
     config = tmp_path / "isrwatch.toml"
     config.write_text(
@@ -234,12 +229,13 @@ def test_two_real_clusters_are_collected_by_one_collector_and_each_fails_alone(
     bus = tmp_path / "bus"
     wait_for(lambda: all(b'"snapshot_end"' in contents(bus, source) for source in logs.values()), process)
     assert source_up(page)["gone", "all:gone"] == 0
-    staging.down()
+    staging.kill(101)
     wait_for(lambda: source_up(page)["staging", logs["staging"]] == 0, process)
     assert source_up(page)["prod", logs["prod"]] == 1
-    prod.admin.create_topic("orders", partitions=1, replication_factor=1)
-    wait_for(lambda: b'"orders"' in contents(bus, logs["prod"]), process)
-    assert b'"orders"' not in contents(bus, logs["staging"])
+    prod.admin.create_topic("collected", partitions=1, replication_factor=1)
+    wait_for(lambda: b'"collected"' in contents(bus, logs["prod"]), process)
+    assert b'"collected"' not in contents(bus, logs["staging"])
+    prod.admin.delete_topic("collected")
     process.send_signal(signal.SIGTERM)
     _, lines = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, lines

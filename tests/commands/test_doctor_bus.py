@@ -15,18 +15,13 @@ from streaming.commands.doctor_machine import Status
 from streaming.settings import BusSettings, ClusterSettings, KafkaBusSettings, Settings
 from tests.plugins.kafka_bus import bus_settings
 from tests.plugins.local_http import wait_until
-from tests.plugins.sandbox import MakeSandbox
 
 pytestmark = pytest.mark.kafka
 
 
-@pytest.fixture(scope="module")
-def broker(kafka_module_cluster: MakeSandbox) -> Sandbox:
-    return kafka_module_cluster(
-        brokers=1,
-        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        allow_everyone_if_no_acl_found="true",
-    )
+@pytest.fixture
+def broker(kafka_single: Sandbox) -> Sandbox:
+    return kafka_single
 
 
 def said(bus: KafkaBusSettings, watched: str = "") -> list[tuple[Status, str]]:

@@ -1,7 +1,7 @@
 """Which test file runs when, and in which process of xdist: whole files, the longest first, those of Spark together.
 
 Within a file the order stays what it is: random in ``make test``. Files that use the session of Spark run in one
-process, because each process that runs one of them starts a session; so do those of the shared cluster of Kafka 4.4.0.
+process, because each process that runs one of them starts a session; so do those of the shared clusters of Kafka.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 USES_SESSION = re.compile(r"^( *)def \w+\([^)]*\bspark: ", re.MULTILINE)
 SESSION = "the session of Spark"
-USES_CLUSTER = re.compile(r"^def \w+\([^)]*\bkafka_4_4: ", re.MULTILINE)
-CLUSTER = "the cluster of Kafka 4.4.0"
+USES_CLUSTER = re.compile(r"^def \w+\([^)]*\bkafka_(?:4_3|4_4|secured|single): ", re.MULTILINE)
+CLUSTER = "the shared clusters of Kafka"
 
 
 class Together(LoadFileScheduling):
-    """Gives a process a whole file at a time, and all files of Spark's session, or of one cluster, to one process."""
+    """Gives a process a whole file at a time, and to one process all of Spark's session, or of shared clusters."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(self.config.rootpath / nodeid.partition("::")[0])
@@ -67,6 +67,6 @@ def ordered(files: Iterable[Path], seconds: Mapping[Path, float]) -> list[Path]:
 
 @cache
 def unit_of(path: Path) -> str:
-    """Return what a file runs together with: itself, or the others that use the session of Spark, or one cluster."""
+    """Return what a file runs together with: itself, or others that use the session of Spark or shared clusters."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     return SESSION if USES_SESSION.search(text) else CLUSTER if USES_CLUSTER.search(text) else str(path)

@@ -55,19 +55,6 @@ if TYPE_CHECKING:
     from streaming.sources.permissions import Permission
 
 PATIENCE = 120.0
-USERS = (
-    "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    'username="admin" password="a" user_admin="a" user_reader="hunter2";'
-)
-SECURED = {
-    "sasl.mechanism.controller.protocol": "PLAIN",
-    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.controller.plain.sasl.jaas.config": USERS,
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:admin;User:ANONYMOUS",
-    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT",
-}
-"""Controllers that ask for a login, and what each user may do is said by rules; brokers ask nobody."""
 READER = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",

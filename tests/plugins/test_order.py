@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.plugins.order import CLUSTER, SESSION, ordered, unit_of
+from tests.plugins.sandbox import SHARED
 
 CHECKOUT = Path(__file__).parents[2]
 SPARK = (CHECKOUT / "tests/jobs/test_metrics.py", CHECKOUT / "tests/runtime/test_memory.py")
@@ -42,8 +43,8 @@ def test_every_test_that_uses_sparks_session_is_in_that_unit(request: pytest.Fix
     assert {unit_of(path) for path in SPARK} == {SESSION}
 
 
-def test_every_test_of_the_shared_cluster_is_in_its_unit(request: pytest.FixtureRequest) -> None:
-    using = {item.path for item in request.session.items if "kafka_4_4" in getattr(item, "fixturenames", ())}
+def test_every_test_of_a_shared_cluster_is_in_their_unit(request: pytest.FixtureRequest) -> None:
+    using = {item.path for item in request.session.items if SHARED.keys() & {*getattr(item, "fixturenames", ())}}
     assert {str(path) for path in using if unit_of(path) not in {CLUSTER, SESSION}} == set()
     assert unit_of(CHECKOUT / "tests/sources/metadata_log/test_real_cluster.py") == CLUSTER
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,20 +17,20 @@ pytestmark = [pytest.mark.kafka]
 JMX = Path(__file__).parents[2] / "conf" / "jmx-exporter.yml"
 
 
-def test_a_cluster_comes_up_as_it_was_told_and_describes_itself(kafka_cluster: Any) -> None:
-    own = {1: {"broker.rack": "a"}}
-    cluster = kafka_cluster(brokers=2, node_properties=own, replica_lag_time_max_ms=12345)
-    cluster.admin.create_topic("orders", assignment=[[1, 2], [2, 1]])
-    assert (cluster.broker_ids, cluster.controller_ids) == ((1, 2), (101,))
-    assert cluster.admin.live_brokers() == {1, 2}
-    assert cluster.admin.describe("orders") == {
-        ("orders", 0): PartitionDescription(1, (1, 2), frozenset({1, 2})),
-        ("orders", 1): PartitionDescription(2, (2, 1), frozenset({1, 2})),
+def test_a_cluster_comes_up_as_it_was_told_and_describes_itself(kafka_4_3: Sandbox) -> None:
+    cluster, topic = kafka_4_3, "described"
+    cluster.admin.create_topic(topic, assignment=[[1, 2], [2, 1]])
+    assert (cluster.broker_ids, cluster.controller_ids) == ((1, 2, 3), (101,))
+    assert cluster.admin.live_brokers() == {1, 2, 3}
+    assert cluster.admin.describe(topic) == {
+        (topic, 0): PartitionDescription(1, (1, 2), frozenset({1, 2})),
+        (topic, 1): PartitionDescription(2, (2, 1), frozenset({1, 2})),
     }
+    cluster.admin.delete_topic(topic)
     told = (cluster.root / "node-1" / "server.properties").read_text().splitlines()
-    assert {"broker.rack=a", "replica.lag.time.max.ms=12345", "default.replication.factor=2"} <= set(told)
+    assert {"broker.rack=a", "broker.session.timeout.ms=2000", "default.replication.factor=3"} <= set(told)
     registered = [record.data for record in cluster.dump_metadata_log() if record.kind == "REGISTER_BROKER_RECORD"]
-    assert sorted((data["brokerId"], data["rack"]) for data in registered) == [(1, "a"), (2, None)]
+    assert {(data["brokerId"], data["rack"]) for data in registered} == {(1, "a"), (2, None), (3, None)}
 
 
 def test_no_node_outlives_the_process_that_drives_it() -> None:
@@ -69,6 +68,7 @@ def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_first_sandbox_of_a_machine_may_have_the_metrics_agent(empty_cache: Path) -> None:
     """A JVM with an agent ends at once when it is to write an archive of classes."""
     with Sandbox(plan_cluster(brokers=1, jmx_config=JMX)) as sandbox:
@@ -76,7 +76,9 @@ def test_the_first_sandbox_of_a_machine_may_have_the_metrics_agent(empty_cache: 
     assert list(empty_cache.glob("*.jsa")) == []
 
 
+@pytest.mark.long
 def test_the_first_sandbox_leaves_its_classes_to_the_next(empty_cache: Path) -> None:
+    """Only two starts of Kafka show it."""
     with Sandbox(plan_cluster(brokers=1)):
         assert list(empty_cache.glob("*.jsa")) == []
     (archive,) = empty_cache.glob("*.jsa")

@@ -72,13 +72,27 @@ def test_a_person_starts_breaks_repairs_and_ends_a_cluster(tmp_path: Path) -> No
         isrwatch(root, "stop", "1")
         assert "there are 101, 1" in isrwatch(root, "kill", "2", code=2)
         assert "holds a sandbox of 1 brokers" in isrwatch(root, "up", "--brokers", "2", code=2)
-        isrwatch(root, "up", "--brokers", "1", "--detach")
-        assert sandbox.pid(1) is not None
+        attached = [sys.executable, "-m", "streaming.commands", "sandbox", "up", "--brokers", "1", "--root", str(root)]
+        with subprocess.Popen(attached, stdout=subprocess.PIPE, text=True) as up:
+            try:
+                ends_when_another_terminal_takes_the_sandbox_down(sandbox, up)
+            finally:
+                up.kill()
     finally:
-        isrwatch(root, "down")
+        if root.exists():
+            isrwatch(root, "down")
     assert sandbox.pid(1) is None
     assert not root.exists()
     assert "there is no sandbox in" in isrwatch(root, "status", code=2)
+
+
+def ends_when_another_terminal_takes_the_sandbox_down(sandbox: Sandbox, up: subprocess.Popen[str]) -> None:
+    assert up.stdout is not None
+    assert any("Ctrl-C stops it" in line for line in up.stdout)
+    assert sandbox.pid(1) is not None
+    isrwatch(sandbox.root, "down")
+    assert up.wait(30) == 0
+    assert up.stdout.read() == "the sandbox was taken down\n"
 
 
 @pytest.mark.parametrize("version", sorted(SINCE_4))
@@ -90,23 +104,8 @@ def test_each_tool_is_a_class_of_kafka(version: str) -> None:
     assert set({**TOOLS, **MOVED.get(version, {})}.values()) - classes == set()
 
 
-def test_up_ends_when_another_terminal_takes_the_sandbox_down(tmp_path: Path) -> None:
-    root = tmp_path / "sandbox"
-    command = [sys.executable, "-m", "streaming.commands", "sandbox", "up", "--brokers", "1", "--root", str(root)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
-        try:
-            assert up.stdout is not None
-            assert any("Ctrl-C stops it" in line for line in up.stdout)
-            isrwatch(root, "down")
-            assert up.wait(30) == 0
-            assert up.stdout.read() == "the sandbox was taken down\n"
-        finally:
-            up.kill()
-    assert not root.exists()
-
-
 def test_a_property_that_kafka_refuses_is_reported_with_the_end_of_the_log(tmp_path: Path) -> None:
-    plan = plan_cluster(brokers=1, node_properties={1: {"num.io.threads": "none"}})
-    with pytest.raises(RuntimeError, match=r"(?s)node 1 has ended, see .*num\.io\.threads"), Sandbox(plan, tmp_path):
+    plan = plan_cluster(brokers=1, node_properties={101: {"num.io.threads": "none"}})
+    with pytest.raises(RuntimeError, match=r"(?s)node 101 has ended, see .*num\.io\.threads"), Sandbox(plan, tmp_path):
         pytest.fail("it started")
     assert [Sandbox(plan, tmp_path).pid(node) for node in (101, 1)] == [None, None]

@@ -81,7 +81,7 @@ def serve() -> Iterator[Callable[..., str]]:
             server.daemon_threads = True
             if tls is not None:
                 server.socket = tls.wrap_socket(server.socket, server_side=True)
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+            threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
             stack.callback(server.server_close)
             stack.callback(server.shutdown)
             return f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}/metrics"

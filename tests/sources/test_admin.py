@@ -181,7 +181,7 @@ def test_a_topic_that_is_created_again_is_asked_for_its_minimum_at_once(polled: 
 
 def test_a_topic_created_while_minima_are_awaited_is_asked_soon(fake_kafka: MakeKafka, source_of: SourceOf) -> None:
     cluster = fake_kafka(2, orders=1)
-    cluster.hang(2, 500)
+    cluster.hang(2, 200)
     source = source_of(f"127.0.0.1:{cluster.ports[1]}")
     until(source, lambda _: any(broker == 2 for broker, _ in cluster.asked(DescribeConfigsRequest)))
     cluster.create_topic("payments", partitions=1, replicas=1)
@@ -194,7 +194,7 @@ def test_a_hung_broker_never_makes_polls_blind(polled: Polled) -> None:
     until(source, has(Heartbeat, 3))
     cluster.hang(2, 600_000)
     began = time.monotonic()
-    until(source, has(Heartbeat, 15))
+    until(source, has(Heartbeat, 6))
     assert time.monotonic() - began < 55.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,12 @@ def cluster(kafka_module_cluster: MakeSandbox) -> Sandbox:
 
 @pytest.fixture
 def source(cluster: Sandbox) -> Iterator[AdminSource]:
-    polling = AdminSource(
+    with closing(polling(cluster)) as source:
+        yield source
+
+
+def polling(cluster: Sandbox) -> AdminSource:
+    return AdminSource(
         bootstrap_servers=cluster.bootstrap_servers,
         client={},
         cluster="sandbox",
@@ -78,8 +84,6 @@ def source(cluster: Sandbox) -> Iterator[AdminSource]:
         source_kind=SourceKind.POLL,
         request_seconds=10.0,
     )
-    yield polling
-    polling.close()
 
 
 @pytest.fixture
@@ -106,7 +110,12 @@ def partitions(found: list[Observation], topic: str = "orders") -> list[Partitio
     return [item for item in found if isinstance(item, PartitionObserved) and item.topic == topic]
 
 
-def test_a_snapshot_says_what_kafka_says(cluster: Sandbox, source: AdminSource) -> None:
+def test_a_snapshot_says_what_kafka_says_and_the_minimum_of_each_topic(kafka_4_3: Sandbox) -> None:
+    cluster = kafka_4_3
+    others = {key for key, _ in cluster.admin.describe()}
+    cluster.admin.create_topic("polled", assignment=SPREAD, configs={"min.insync.replicas": "2"})
+    cluster.admin.create_topic("defaulted", assignment=[[1, 2]])
+
     def told(seen: list[Observation]) -> dict[tuple[str, int], tuple[int, tuple[int, ...], frozenset[int]]]:
         return {
             (item.topic, item.partition): (item.leader, item.replicas, frozenset(item.isr))
@@ -117,7 +126,11 @@ def test_a_snapshot_says_what_kafka_says(cluster: Sandbox, source: AdminSource) 
     def said() -> dict[tuple[str, int], tuple[int, tuple[int, ...], frozenset[int]]]:
         return {key: (view.leader, view.replicas, view.isr) for key, view in cluster.admin.describe().items()}
 
-    found = until(source, lambda seen: len(told(seen)) == 4 and told(seen) == said(), [])
+    def configs(seen: list[Observation]) -> list[ConfigObserved]:
+        return [item for item in seen if isinstance(item, ConfigObserved) and item.topic not in {"", *others}]
+
+    with closing(polling(cluster)) as source:
+        found = until(source, lambda seen: told(seen) == said() and len(configs(seen)) >= 2, [])
     records = [*cluster.dump_metadata_log()]
     deleted = {record.data["topicId"] for record in records if record.kind == "REMOVE_TOPIC_RECORD"}
     written = {
@@ -129,17 +142,13 @@ def test_a_snapshot_says_what_kafka_says(cluster: Sandbox, source: AdminSource) 
     assert {cluster.cluster_id} == {item.cluster_id for item in found}
     has_port = {item.broker: item.port is not None for item in found if isinstance(item, BrokerObserved)}
     assert has_port == {1: True, 2: True, 3: True}
+    assert {("polled", "2"), ("defaulted", "1")} == {(item.topic, item.value) for item in configs(found)}
+    assert {("min.insync.replicas", ConfigOrigin.DESCRIBE)} == {(item.key, item.origin) for item in configs(found)}
+    for topic in ("polled", "defaulted"):
+        cluster.admin.delete_topic(topic)
 
 
-def test_min_isr_is_reported_where_a_topic_has_its_own_and_where_it_has_the_default(source: AdminSource) -> None:
-    def configs(seen: list[Observation]) -> list[ConfigObserved]:
-        return [item for item in seen if isinstance(item, ConfigObserved) and item.topic]  # not the cluster's times
-
-    found = configs(until(source, lambda seen: len(configs(seen)) >= 2, []))
-    assert {("orders", "2"), ("loose", "1")} == {(item.topic, item.value) for item in found}
-    assert {("min.insync.replicas", ConfigOrigin.DESCRIBE)} == {(item.key, item.origin) for item in found}
-
-
+@pytest.mark.long
 @pytest.mark.usefixtures("healed")
 def test_epochs_and_eligible_replicas_are_those_of_the_metadata_log(cluster: Sandbox, source: AdminSource) -> None:
     """Two of three brokers crash: the first one to leave the ISR stays eligible, because the minimum is two."""
@@ -171,6 +180,7 @@ def test_epochs_and_eligible_replicas_are_those_of_the_metadata_log(cluster: San
     assert {True} == {item.reports_elr for item in found.values()}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("healed")
 def test_a_broker_that_hangs_and_then_dies_delays_nobody_and_what_is_moved_to_it_is_not_under_replicated(
     cluster: Sandbox, source: AdminSource
@@ -227,6 +237,7 @@ def is_back(seen: list[Observation]) -> bool:
     return {0, 1, 2} <= {item.partition for item in partitions(seen) if 3 in item.isr}
 
 
+@pytest.mark.long
 def test_the_brokers_own_metrics_come_through_our_exporter_configuration(cluster: Sandbox) -> None:
     append_times = AppendTimes([*map(BrokerId, cluster.broker_ids)])
     scraping = BrokerMetricsSource(

@@ -33,7 +33,7 @@ from streaming.sources.metadata_log.decoding import PARTITION_CHANGE, SCHEMAS
 from tests.plugins.pipeline import Pipeline, Program
 from tests.plugins.real_collector import Collecting, Tables, facts, of_the_log
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 pytest_plugins = ["tests.plugins.pipeline", "tests.plugins.real_collector"]
 MINUTE = 60.0
 HOUR = 3_600_000_000
@@ -290,7 +290,6 @@ def test_a_collector_whose_clock_is_set_ahead_and_back_loses_and_invents_nothing
 
 
 # With its clock set back by four hours the real controller has once not made a topic within a minute and a half.
-@pytest.mark.long
 def test_a_controller_whose_clock_is_set_ahead_and_back_is_followed_at_the_right_time(
     cluster: Sandbox, controllers_clock: Clock, collecting: Collecting, tmp_path: Path
 ) -> None:

@@ -22,7 +22,8 @@ from streaming.sources.collector import opening
 from streaming.sources.collector.cluster_names import ClusterNames
 from streaming.sources.collector.collector import Collector, Collectors
 from streaming.sources.collector.opening import open_sources
-from tests.sources.test_collector import ListBus, heartbeat, running
+from tests.sources.scripted import heartbeat
+from tests.sources.test_collector import ListBus, running
 from tests.sources.test_collectors import Primary, until
 
 if TYPE_CHECKING:

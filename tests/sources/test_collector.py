@@ -14,49 +14,16 @@ from typing import Any
 import pytest
 
 from streaming.bus.log import RemovedBytes
-from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import Channel, Observation
 from streaming.errors import BusFull, BusReplaced, ConnectionRefused, IsrwatchError
 from streaming.sources.collector import collector
 from streaming.sources.collector.collector import Collector, Collectors
 from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.source import PacedSource
+from tests.sources.scripted import Scripted, heartbeat
 
 PATIENCE = 30.0
-
-
-def heartbeat(source: str, at: int) -> Heartbeat:
-    times = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), Micros(at))
-    return Heartbeat(cluster_id=ClusterId("c"), cluster="c", source=source, source_kind=SourceKind.NONE, **times)
-
-
-class Scripted:
-    """Gives out what it was told to, one item a poll; an exception is raised. Then it is silent."""
-
-    def __init__(self, name: str, *script: Sequence[Observation] | Exception) -> None:
-        self.name = name
-        self._script = list(script)
-        self.events: list[str] = []
-        self.asked: list[Micros] = []
-        self.is_over = threading.Event()
-
-    def poll(self, now: Micros) -> Sequence[Observation]:
-        self.asked.append(now)
-        if not self._script:
-            self.is_over.set()
-            return []
-        item = self._script.pop(0)
-        if isinstance(item, Exception):
-            self.events.append("refused")
-            raise item
-        self.events.append("polled")
-        return item
-
-    def acknowledge(self) -> None:
-        self.events.append("acknowledged")
-
-    def close(self) -> None:
-        self.events.append("closed")
 
 
 class WithUndecodable(Scripted):
@@ -133,7 +100,10 @@ def test_a_lost_connection_is_reported_once_and_so_is_its_return() -> None:
     assert lines == ["a: 127.0.0.1:9092 cannot be reached; trying again", "a: reads the cluster again"]
 
 
-def test_a_permission_that_is_missing_behind_another_is_reported_and_each_of_them_once() -> None:
+def test_a_permission_that_is_missing_behind_another_is_reported_and_each_of_them_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collector, "PAUSES", (0.01,))
     describe, action = ServiceRefused("lacks Describe"), ServiceRefused("lacks ClusterAction")
     lost = ConnectionRefused("no controller answers")
     _, lines = run(Scripted("a", describe, describe, action, lost, describe, [heartbeat("a", 1)], action))
@@ -249,7 +219,7 @@ class Reporting(Scripted):
 def test_while_the_disk_of_the_bus_is_full_a_source_waits_longer_each_time_and_nothing_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(collector, "_PAUSES", (0.0, 0.0, 0.2))
+    monkeypatch.setattr(collector, "PAUSES", (0.0, 0.0, 0.2))
     began = time.monotonic()
     source = Scripted("a", [heartbeat("a", 1), heartbeat("a", 2)], [heartbeat("a", 3)])
     bus, lines = run(source, bus=FullForAWhile(3))

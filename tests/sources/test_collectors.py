@@ -26,16 +26,8 @@ from streaming.sources.collector.collector import Collector, Collectors
 from streaming.sources.collector.separate import SeparateCollector
 from streaming.sources.protocol.addresses import Peers
 from streaming.web.status import StatusServer
-from tests.sources.test_collector import (
-    PATIENCE,
-    FullDisk,
-    ListBus,
-    Scripted,
-    WithUndecodable,
-    heartbeat,
-    running,
-    told,
-)
+from tests.sources.scripted import Scripted, heartbeat
+from tests.sources.test_collector import PATIENCE, FullDisk, ListBus, WithUndecodable, running, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -23,7 +23,8 @@ from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.collector.certificates import NO_RESTART
 from streaming.sources.collector.collector import Collector
 from tests.blocks import speeds_of
-from tests.plugins.real_collector import READER, USERS, Collecting, Tables
+from tests.plugins.real_collector import READER, Collecting, Tables
+from tests.plugins.sandbox import USERS
 from tests.sources.test_tls_real import Authority, openssl
 
 SESSION_SECONDS = 5

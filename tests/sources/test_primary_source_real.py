@@ -12,7 +12,8 @@ from streaming.contracts.events import EventKind
 from streaming.contracts.observations import SourceKind
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
 from streaming.sources.permissions import CLUSTER_ACTION
-from tests.plugins.real_collector import READER, SECURED, Rules, Tables, facts, of_the_log
+from tests.plugins.real_collector import READER, Rules, Tables, facts, of_the_log
+from tests.plugins.sandbox import SECURED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from deploy.sandbox import Sandbox
     from tests.plugins.real_collector import Collecting
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 pytest_plugins = ["tests.plugins.real_collector"]
 
 

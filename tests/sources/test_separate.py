@@ -25,19 +25,21 @@ from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerSpeedsObserved
-from streaming.errors import ConfigurationError
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources import source
 from streaming.sources.append_times import AppendTimes
 from streaming.sources.broker_metrics import MAX_LAG
+from streaming.sources.collector import opening
 from streaming.sources.collector.collector import Collector
 from streaming.sources.collector.opening import open_collector, open_sources
 from streaming.sources.collector.separate import SeparateCollector
-from streaming.sources.protocol.addresses import Address, Peers
+from streaming.sources.protocol.addresses import Peers
 from streaming.sources.source import monotonic
 from tests.blocks import speeds_of
+from tests.sources.apart import NAME, NODE, open_after_a_failure, open_counting, open_hurried
 from tests.sources.conftest import answer
-from tests.sources.test_collector import Scripted, heartbeat, running
+from tests.sources.scripted import Scripted, heartbeat
+from tests.sources.test_collector import running
 from tests.sources.test_collectors import until
 
 if TYPE_CHECKING:
@@ -48,31 +50,6 @@ if TYPE_CHECKING:
     from tests.plugins.fake_kafka import FakeKafka
 
     Start = Callable[..., tuple[Collector, Peers, list[str]]]
-
-NAME = "samples:a"
-NODE = Address("127.0.0.1", 9092)
-
-
-class Counting(Scripted):
-    """A source whose connections count."""
-
-    def __init__(self, pid_file: Path) -> None:
-        super().__init__(NAME, [heartbeat(NAME, 1)], [heartbeat(NAME, 2)])
-        self.peers = Peers()
-        self.peers.at(NODE).count(requests=3)
-        pid_file.write_text(str(os.getpid()))
-
-
-def open_counting(pid_file: Path, report: Callable[[str], None]) -> Sequence[Source]:
-    report("opened")
-    return [Counting(pid_file)]
-
-
-def open_after_a_failure(marker: Path, report: Callable[[str], None]) -> Sequence[Source]:
-    if not marker.exists():
-        marker.touch()
-        raise ConfigurationError("ssl.ca.location is missing")
-    return open_counting(marker.with_name("pid"), report)
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +131,7 @@ from pathlib import Path
 from streaming.bus.directory import DirectoryPublisher
 from streaming.sources.protocol.addresses import Peers
 from streaming.sources.collector.separate import SeparateCollector
-from tests.sources.test_separate import NAME, open_counting
+from tests.sources.apart import NAME, open_counting
 
 if __name__ == "__main__":
     folder = Path({str(tmp_path)!r})
@@ -220,8 +197,9 @@ def test_metrics_of_brokers_are_of_the_cluster_that_is_polled_also_after_it_was_
 
 
 def test_what_agents_say_of_appends_is_in_the_rounds_that_another_process_publishes(
-    fake_kafka: Callable[..., FakeKafka], exporter: str, tmp_path: Path
+    fake_kafka: Callable[..., FakeKafka], exporter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(opening, "open_samples", open_hurried)
     cluster, bus = fake_kafka(2, orders=2), tmp_path / "bus"
     publisher = partial(DirectoryPublisher, bus, segment_bytes=1 << 20)
     collector = open_collector(settings_of(cluster, exporter), bus, publisher, print)

@@ -17,16 +17,15 @@ from streaming.sources.collector import shipping
 from streaming.sources.collector.shipping import Shipping
 from tests.end_to_end.stories import long_story
 from tests.plugins.kafka_bus import bus_settings, stored
-from tests.plugins.sandbox import MakeSandbox
 
 pytestmark = pytest.mark.kafka
 STORY = long_story(seed=1, steps=20)
 LOG = {"channel": "replication", "source": "metadata_log:a"}
 
 
-@pytest.fixture(scope="module")
-def broker(kafka_module_cluster: MakeSandbox) -> Sandbox:
-    return kafka_module_cluster(brokers=1)
+@pytest.fixture
+def broker(kafka_single: Sandbox) -> Sandbox:
+    return kafka_single
 
 
 def value(thread: Shipping, name: str, labels: dict[str, str] | None = None) -> float | None:

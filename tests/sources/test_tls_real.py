@@ -19,7 +19,7 @@ from streaming.sources.collector.collector import Collector
 from tests.plugins.real_collector import Collecting, Tables
 
 LABELS = ("source", "role", "node", "property")
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 pytest_plugins = ["tests.plugins.real_collector"]
 
 

@@ -19,13 +19,14 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from streaming.runtime.listening import SILENT_SECONDS, listen
+from streaming.runtime import listening
+from streaming.runtime.listening import listen
 from streaming.web.connections import MOST_CONNECTIONS, TimeLimits, connection_limit
 from streaming.web.http_counts import Refusal
 from streaming.web.server import PART_BYTES, RepeatFilter, WebServer, serving
 from tests.plugins.local_http import wait_until
 
-SHORT = TimeLimits(request=1.0, reader=1.0, idle=1.0, request_at_limit=0.05, reader_at_limit=0.3)
+SHORT = TimeLimits(request=0.3, reader=0.8, idle=0.8, request_at_limit=0.05, reader_at_limit=0.3)
 PATIENT = TimeLimits(request=60.0, reader=60.0, idle=60.0, request_at_limit=0.05, reader_at_limit=60.0)
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 BODY = bytes(range(256)) * 64 * 1024 + b"the end"  # 16 MiB: more than kernels buffer
@@ -77,10 +78,11 @@ def seconds_until_closed(client: socket.socket) -> float:
     return time.monotonic() - began
 
 
-def test_a_client_that_sends_nothing_is_disconnected() -> None:
+def test_a_client_that_sends_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "SILENT_SECONDS", 1)
     with server(SHORT) as web:
-        assert 0.5 < seconds_until_closed(web.client(b"G")) < 5
-        assert seconds_until_closed(web.client()) < SILENT_SECONDS + 10  # the kernel keeps it to itself at first
+        assert 0.2 < seconds_until_closed(web.client(b"G")) < 5
+        assert seconds_until_closed(web.client()) < 11  # the kernel keeps it to itself at first
 
 
 def test_a_client_that_sends_its_request_a_byte_at_a_time_is_disconnected() -> None:
@@ -99,15 +101,15 @@ def test_a_client_that_begins_another_request_after_a_response_is_disconnected_t
         client = web.client(REQUEST)
         received(client, until=b"short")
         client.sendall(b"G")
-        assert 0.5 < seconds_until_closed(client) < 5
+        assert 0.2 < seconds_until_closed(client) < 5
 
 
 def test_an_idle_client_is_disconnected_and_one_that_asks_in_time_is_not() -> None:
     with server(SHORT) as web:
         client = web.client(REQUEST)
-        for _ in range(4):
+        for _ in range(3):
             assert received(client, until=b"short").startswith(b"HTTP/1.1 200")
-            time.sleep(0.5)
+            time.sleep(0.4)
             client.sendall(REQUEST)
         received(client, until=b"short")
         assert 0.5 < seconds_until_closed(client) < 5

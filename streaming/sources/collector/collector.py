@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
 
-_PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _WAKE_SECONDS: Final = 0.5
 _IDLE_PAUSE: Final = 0.01  # after a poll that returned nothing at once
 
@@ -247,7 +247,7 @@ class Collector:
                 if not refusals or (isinstance(refusal, ServiceRefused) and str(refusal) not in said):
                     self._report(f"{source.name}: {refusal}; trying again")
                     said.add(str(refusal))
-                self._stopping.wait(_PAUSES[min(refusals, len(_PAUSES) - 1)])
+                self._stopping.wait(PAUSES[min(refusals, len(PAUSES) - 1)])
                 refusals += 1
                 continue
             if refusals and observations:  # an empty result may only mean that no response has arrived yet
@@ -291,13 +291,13 @@ class Collector:
                 self._report(f"{source.name}: {loss}")
                 if isinstance(source, ReportingSource):
                     source.request_full_report()
-                if self._stopping.wait(_PAUSES[0]):
+                if self._stopping.wait(PAUSES[0]):
                     return False
                 continue
             except BusFull as refusal:
                 if not refusals:
                     self._report(f"{source.name}: {refusal}; trying again")
-                if self._stopping.wait(_PAUSES[min(refusals, len(_PAUSES) - 1)]):
+                if self._stopping.wait(PAUSES[min(refusals, len(PAUSES) - 1)]):
                     return False
                 movement.note()
                 refusals += 1

@@ -266,7 +266,7 @@ class Position:
 LONG_POLL_MS: Final = 500
 _FETCH_SECONDS: Final = 5.0
 _SHORTEST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 0.5
 _COMMIT_MICROS: Final = 5_000_000  # a commit takes milliseconds; controller.quorum.fetch.timeout.ms is 2 s
 _REFUSALS: Final = 3  # of a KRaft snapshot in turn: one may have been deleted meanwhile
 _TOPIC_AUTHORIZATION_FAILED: Final = 29
@@ -392,7 +392,7 @@ class Tail:
                 with suppress(ConnectionRefused):
                     quorum = self._bootstrap.quorum()
         except ConnectionRefused:
-            self._pause(_LONGEST_PAUSE)
+            self._pause(LONGEST_PAUSE)
             raise
         finally:
             self._controllers.failures = (
@@ -488,7 +488,7 @@ class Tail:
         if self._is_serving:
             self._is_serving = False
             self._report(f"lost the metadata log: {error}; looking for the leader")
-        self._pause(min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**self._controllers.failures))
+        self._pause(min(LONGEST_PAUSE, _SHORTEST_PAUSE * 2**self._controllers.failures))
 
     def _load(self, connection: Connection, end: LogEnd) -> LoadedSnapshot | None:
         """Fetch a KRaft snapshot; None if it cannot be had, which is reported when it lasts.
@@ -504,7 +504,7 @@ class Tail:
             raise
         if isinstance(data, int):
             self._count_refusals(1, connection, end, for_code(data).message)
-            self._pause(_LONGEST_PAUSE)
+            self._pause(LONGEST_PAUSE)
             return None
         self._snapshot_refusals = 0
         self.position.restart(end)

@@ -31,7 +31,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from streaming.sources.metadata_log import messages
+from streaming.sources.metadata_log import messages, tail
 from streaming.sources.metadata_log.decoding import EncodedBatch, split
 from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse, LogEnd
 from streaming.sources.protocol.addresses import Address
@@ -332,8 +332,9 @@ class Node:
 
 
 @pytest.fixture
-def quorum() -> Any:
-    """A quorum of three nodes; node 1 leads an empty log at epoch 1."""
+def quorum(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A quorum of three nodes; node 1 leads an empty log at epoch 1. It is asked again soon after an error."""
+    monkeypatch.setattr(tail, "LONGEST_PAUSE", 0.05)
     made = Quorum()
     made.nodes |= {node_id: Node(made, node_id) for node_id in (1, 2, 3)}
     yield made

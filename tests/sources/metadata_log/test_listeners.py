@@ -300,7 +300,10 @@ def test_a_round_ends_while_a_certificate_is_replaced_and_its_key_is_not_yet(quo
     assert {each.role for each in watch.answers} == {Role.BOOTSTRAP}
 
 
-def test_a_poll_begins_a_round_when_one_is_due_and_neither_it_nor_a_stop_waits_for_it(quorum: Any) -> None:
+def test_a_poll_begins_a_round_when_one_is_due_and_neither_it_nor_a_stop_waits_for_it(
+    quorum: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_watch, "WAIT_SECONDS", 0.05)
     rounds, end = list[float](), threading.Event()
 
     def listed() -> list[Listener]:

@@ -25,7 +25,7 @@ from streaming.sources.samples.high_watermarks import SHARE_OF_AGE
 from tests.sources.samples.streams_member import Member
 from tests.sources.samples.test_groups_real import PERIOD, Clients, Collecting, Tables
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 SOURCES = {"0": ["orders", "clicks"], "1": ["users"]}
 PARTITIONS = {"orders": 3, "clicks": 2, "users": 1}
@@ -203,7 +203,6 @@ def test_lag_in_seconds_is_the_age_of_the_first_record_that_was_not_read(
 RESTARTED = {f"restarted-{number}" for number in range(30)}
 
 
-@pytest.mark.long
 def test_a_coordinator_that_restarts_lists_fewer_groups_and_never_says_that_they_are_gone(cluster: Sandbox) -> None:
     """Its log was not closed, and it leads a thousand partitions: for a moment it answers, and lists nothing."""
     cluster.admin.create_topic("wide", partitions=1_000, replication_factor=1)

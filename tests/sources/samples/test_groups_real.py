@@ -25,7 +25,7 @@ from streaming.sources.samples.offsets import OffsetsKind
 from tests.jobs.shards.test_batch import published, rows
 from tests.sources.samples.opened import open_samples
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 PARTITIONS = 6
 PATIENCE = 60.0

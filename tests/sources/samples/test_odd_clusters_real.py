@@ -39,7 +39,7 @@ from tests.chaos_kafka.stage import planned
 from tests.jobs.shards.test_batch import published, rows
 from tests.sources.samples.late_producer import answered
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 PATIENCE = 90.0
 ROUND_SECONDS = 4.0
 OFTEN = CollectSettings(
@@ -242,7 +242,7 @@ class Mixed(Sandbox):
         self.plan = plan
 
 
-@pytest.mark.parametrize("version", [pytest.param("3.9", marks=pytest.mark.long), "3.6"])
+@pytest.mark.parametrize("version", ["3.9", "3.6"])
 def test_brokers_of_two_versions(version: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
         cluster = stack.enter_context(Mixed(plan_cluster(brokers=3, version=version), tmp_path / "sandbox"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -23,25 +24,17 @@ Samples = dict[tuple[str, int, int], ReplicaOffsetsObserved]
 pytestmark = [pytest.mark.kafka]
 
 PATIENCE_SECONDS = 120.0
+TOPIC = "sampled"
 SPREAD = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
 
 
-@pytest.fixture(scope="module")
-def cluster(kafka_module_cluster: MakeSandbox) -> Sandbox:
-    sandbox: Sandbox = kafka_module_cluster(proxy=True, broker_session_timeout_ms=4000, replica_lag_time_max_ms=60_000)
-    sandbox.admin.create_topic("orders", assignment=SPREAD)
-    return sandbox
-
-
-@pytest.fixture
-def source(cluster: Sandbox) -> Iterator[SamplesSource]:
+def opened(cluster: Sandbox) -> SamplesSource:
     settings = Settings(
         cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
         collect=CollectSettings(offsets_interval=0.5, directories_interval=1.0),
     )
-    (opened,) = open_samples(settings, print)
-    yield opened
-    opened.close()
+    (source,) = open_samples(settings, print)
+    return source
 
 
 def until(source: SamplesSource, enough: Callable[[list[Observation]], object]) -> list[Observation]:
@@ -56,7 +49,9 @@ def until(source: SamplesSource, enough: Callable[[list[Observation]], object]) 
 def newest(found: list[Observation]) -> Samples:
     """Return the last sample by topic, partition and broker."""
     return {
-        (item.topic, item.partition, item.broker): item for item in found if isinstance(item, ReplicaOffsetsObserved)
+        (item.topic, item.partition, item.broker): item
+        for item in found
+        if isinstance(item, ReplicaOffsetsObserved) and item.topic == TOPIC
     }
 
 
@@ -82,15 +77,22 @@ def log_dirs(cluster: Sandbox) -> dict[tuple[int, str], dict[str, int]]:
     }
 
 
-def test_at_rest_samples_are_what_was_written_and_what_kafkas_tool_says(
-    cluster: Sandbox, source: SamplesSource
-) -> None:
-    write(cluster, "orders", 90)
+def test_at_rest_samples_are_what_was_written_and_what_kafkas_tool_says(kafka_4_3: Sandbox) -> None:
+    kafka_4_3.admin.create_topic(TOPIC, assignment=SPREAD)
+    try:
+        with closing(opened(kafka_4_3)) as source:
+            equal_at_rest(kafka_4_3, source)
+    finally:
+        kafka_4_3.admin.delete_topic(TOPIC)
+
+
+def equal_at_rest(cluster: Sandbox, source: SamplesSource) -> None:
+    write(cluster, TOPIC, 90)
     until(source, lambda seen: are_whole(newest(seen)))
     found = until(source, lambda seen: are_whole(newest(seen)) and len(seen) > 40)  # later than the last record
     samples = newest(found)
-    leaders = {part: cluster.admin.describe("orders")["orders", part].leader for part in range(3)}
-    led = [samples["orders", part, leader] for part, leader in leaders.items()]
+    leaders = {part: cluster.admin.describe(TOPIC)[TOPIC, part].leader for part in range(3)}
+    led = [samples[TOPIC, part, leader] for part, leader in leaders.items()]
     ends = [item.high_watermark or 0 for item in led]
     assert sum(ends) >= 90
     assert [item.log_end_offset for item in led] == ends == [item.last_stable_offset for item in led]
@@ -104,19 +106,28 @@ def test_at_rest_samples_are_what_was_written_and_what_kafkas_tool_says(
         assert 0 < (one.usable_bytes or 0) < (one.total_bytes or 0)
     assert {
         f"{topic}-{partition}": item.size_bytes for (topic, partition, broker), item in samples.items() if broker == 1
-    } == {name: size for name, size in by_tool[1, samples["orders", 0, 1].log_dir or ""].items() if "orders" in name}
+    } == {name: size for name, size in by_tool[1, samples[TOPIC, 0, 1].log_dir or ""].items() if TOPIC in name}
 
 
-def test_what_a_follower_lacks_is_its_own_log_end(cluster: Sandbox, source: SamplesSource) -> None:
+@pytest.mark.long
+def test_what_a_follower_lacks_is_its_own_log_end(kafka_cluster: MakeSandbox) -> None:
+    cluster = kafka_cluster(proxy=True, broker_session_timeout_ms=4000, replica_lag_time_max_ms=60_000)
+    cluster.admin.create_topic(TOPIC, assignment=SPREAD)
+    with closing(opened(cluster)) as source:
+        lag_is_of_the_held_follower(cluster, source)
+
+
+def lag_is_of_the_held_follower(cluster: Sandbox, source: SamplesSource) -> None:
+    write(cluster, TOPIC, 90)
     until(source, lambda seen: are_whole(newest(seen)))
-    before = newest(until(source, lambda seen: are_whole(newest(seen))))["orders", 0, 1].log_end_offset or 0
+    before = newest(until(source, lambda seen: are_whole(newest(seen))))[TOPIC, 0, 1].log_end_offset or 0
     cluster.proxy.hold(leader=1, follower=3)
     try:
-        with TopicWriter(cluster.bootstrap_servers, "orders", acks="1") as writer:
+        with TopicWriter(cluster.bootstrap_servers, TOPIC, acks="1") as writer:
             wait_until(lambda: writer.delivered >= 90, "90 records")
 
         def lags(seen: list[Observation]) -> bool:
-            late, kept = newest(seen).get(("orders", 0, 3)), newest(seen).get(("orders", 0, 2))
+            late, kept = newest(seen).get((TOPIC, 0, 3)), newest(seen).get((TOPIC, 0, 2))
             return (
                 late is not None
                 and kept is not None

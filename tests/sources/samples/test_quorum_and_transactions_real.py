@@ -29,7 +29,7 @@ from streaming.sources.samples.transactions import TransactionsKind
 from tests.sources.samples.late_producer import leave_hanging
 from tests.sources.samples.opened import open_samples
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 T = TypeVar("T")
 ROUND = Micros(500_000)

@@ -34,7 +34,7 @@ from tests.plugins.local_http import wait_until
 from tests.plugins.sandbox import MakeSandbox
 from tests.sources.samples.opened import open_samples
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 CONFIGS = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
@@ -184,7 +184,6 @@ def delivered(cluster: Sandbox, topic: str) -> str | None:
     return None if error is None else str(error.name())
 
 
-@pytest.mark.long
 def test_what_is_called_a_risk_happens_while_a_broker_is_down(cluster: Sandbox) -> None:
     topics = {
         "spare": TopicDurability("spare", 3, 2),
@@ -244,7 +243,6 @@ class Groups:
         self._committing.close()
 
 
-@pytest.mark.long
 def test_before_kafka_3_7_a_minimum_above_the_replication_factor_refuses_every_write(
     kafka_cluster: MakeSandbox, tmp_path: Path
 ) -> None:

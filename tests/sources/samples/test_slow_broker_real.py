@@ -23,7 +23,7 @@ from streaming.sources.samples.speed import SpeedKind
 from tests.blocks import speeds_of
 from tests.sources.samples.opened import open_samples
 
-pytestmark = [pytest.mark.kafka]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 PERIOD = Micros(1_000_000)
 PATIENCE = 120.0
@@ -129,7 +129,6 @@ def standing_still(cluster: Sandbox, *brokers: int) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.long
 def test_a_broker_that_stands_still_again_and_again_is_found_by_its_response_time(
     cluster: Sandbox, watched: Watched
 ) -> None:
@@ -146,7 +145,6 @@ def test_one_of_three_brokers_that_stands_still_is_found_although_it_is_in_most_
         assert watched.called == {2}, watched.speeds
 
 
-@pytest.mark.long
 def test_a_broker_whose_replication_is_slow_is_found_by_who_it_is_behind(cluster: Sandbox, watched: Watched) -> None:
     for leader in set(cluster.broker_ids) - {3}:
         cluster.proxy.limit(leader, 3, 200)
@@ -158,7 +156,6 @@ def test_a_broker_whose_replication_is_slow_is_found_by_who_it_is_behind(cluster
     assert watched.speeds[BrokerId(3)].reasons[-1].startswith("is behind ")
 
 
-@pytest.mark.long
 def test_where_all_brokers_are_slow_none_is_to_blame(cluster: Sandbox, watched: Watched) -> None:
     with standing_still(cluster, *cluster.broker_ids):
         watched.until(lambda: any(speed.is_overloaded for speed in watched.speeds.values()))

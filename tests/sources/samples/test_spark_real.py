@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from deploy.sandbox import Sandbox
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
 PATIENCE = 60.0
 Positions = dict[tuple[str, int], tuple[int, int, int]]
