@@ -621,6 +621,16 @@ def test_a_share_group_has_the_lag_of_its_coordinator_but_no_more_than_there_is(
     assert partition.set(start=100).sample().lag == 0
 
 
+@pytest.mark.parametrize(("done", "seconds", "is_so"), [(50, 9.0, False), (50, 1_800.0, True), (0, 9.0, True)])
+def test_a_share_group_is_not_stuck_while_it_gets_on_behind_a_record_that_is_renewed(
+    done: int, seconds: float, *, is_so: bool
+) -> None:
+    """It has done so many behind its start offset, and so old is what is as far before the end as its lag."""
+    partition = Partition(end=100, member="app").set(start_offset=40)
+    row = partition.sampled(STANDING)._replace(lag=60 - done, lag_seconds=seconds)
+    assert (is_stuck(row), is_stuck_still(row)) == (is_so, is_so)
+
+
 @pytest.mark.parametrize(
     ("topic", "committed", "used"),
     [("orders", 50, 0.98), ("orders", 40, None), ("app-rekey-repartition", 50, None), ("orders", 30, 1)],
