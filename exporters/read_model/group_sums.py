@@ -105,13 +105,16 @@ def _name(row: GroupOffsetsRow) -> str:
 
 def _is_held(row: GroupOffsetsRow) -> bool:
     """Return whether an open transaction is all that keeps a reader from what is there, and not for a moment only."""
-    if row.lag_seconds is not None and row.lag_seconds < _HELD_SECONDS:
+    came = max(row.committed_at or 0, row.watched_since or 0)
+    seconds = (row.collected_at - came) / _SECOND if row.lag_seconds is None else row.lag_seconds
+    if seconds < _HELD_SECONDS:
         return False
     return row.stable_lag == 0 and bool(row.lag) and bool(row.is_transactional) and is_read(row)
 
 
+_SECOND: Final = 1_000_000
 _HELD_SECONDS: Final = 60
-"""So long readers wait for an open transaction until that is said; most are over by then."""
+"""So long readers wait for an open transaction until that is said, or were seen to, where that is unknown."""
 _OVER: Final = frozenset({GroupTrouble.LOSING, GroupTrouble.UNREAD})
 
 if TYPE_CHECKING:

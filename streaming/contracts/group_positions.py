@@ -29,7 +29,9 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   open, or after one with that marker. More offsets may be markers, too, or all that came is aborted, also where no
 #   sample saw a transaction open. That something can be read is proven by the source, ``readable_at``, or because the
 #   group was seen at the last stable offset again and again, ``rests``: then it commits its position, which passes
-#   markers and aborted records, or these are records. What it did before the first transaction shows neither. Where
+#   markers and aborted records, or these are records. What it did before the first transaction shows neither, nor does
+#   anything where plain records come among transactions, ``MIXED``: it may rest behind these alone. A plain record is a
+#   single offset that came while nothing was open, before and after. Where
 #   the source proves nothing, and no transaction was ever seen, it is as good as proven if more came again and again,
 #   ``standing_rises``.
 # - Some commit seldom by design: with a checkpoint, or a batch, of half an hour. How long that is shows in how long
@@ -58,6 +60,9 @@ from streaming.contracts.identifiers import Micros, Offset
 
 RESTS: Final = 3
 """A group that was so often seen at the last stable offset, one time after the other, passes all there is."""
+
+MIXED: Final = -1
+"""In place of that: plain records were written among transactions, and it may have been seen behind these."""
 
 
 class GroupReadings(NamedTuple):
@@ -128,7 +133,7 @@ class GroupPosition(NamedTuple):
     rests: Annotated[
         Long | None,
         f"times that it moved to the last stable offset, {RESTS} at most, since it moved to the offset before that, or "
-        "the first transaction was seen",
+        f"the first transaction was seen; {MIXED} where plain records come among transactions",
     ] = None
     watched_since: Annotated[Micros | None, "sample that its position begins with"] = None
     committed_before: Annotated[
@@ -180,6 +185,8 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
     starts = [each for each in (position.deleted_to, now.log_start_offset) if each is not None]
     is_transactional = _is_held(now) or now.is_transactional or position.is_transactional or False
     is_first = is_transactional and not position.is_transactional
+    is_mixed = position.rests == MIXED or (is_transactional and _is_plain(last, now))
+    rests = 0 if is_first else _rests(position, now) if moved else position.rests or 0
     return GroupPosition(
         lag=lag,
         stable_lag=stable_lag,
@@ -193,7 +200,7 @@ def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: Grou
         standing_end=end,
         is_transactional=is_transactional,
         standing_rises=rises,
-        rests=0 if is_first else _rests(position, now) if moved else position.rests or 0,
+        rests=MIXED if is_mixed else rests,
         watched_since=watched_since,
         committed_before=position.committed_at if moved else position.committed_before,
         waited=waited,
@@ -223,6 +230,14 @@ def _rests(position: GroupPosition, now: GroupReadings) -> int:
     """Count that it moved to the last stable offset; right before it there may be a marker that it does not pass."""
     distance = None if now.offset is None or now.last_stable_offset is None else now.last_stable_offset - now.offset
     return 0 if distance == A_MARKER else min(RESTS, (position.rests or 0) + (distance == 0))
+
+
+def _is_plain(last: GroupReadings | None, now: GroupReadings) -> bool:
+    """Return whether a single offset came, and nothing was open before and after: a transaction has a marker, too."""
+    before, stable = None if last is None else last.last_stable_offset, now.last_stable_offset
+    if last is None or before is None or stable is None or now.high_watermark is None or last.high_watermark is None:
+        return False
+    return stable - before == A_MARKER and not _is_held(last) and not _is_held(now)
 
 
 def _readable_at(before: Micros | None, now: GroupReadings, came: int) -> Micros | None:

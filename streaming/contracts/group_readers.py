@@ -134,12 +134,28 @@ def is_stuck(row: GroupOffsetsRow) -> bool | None:
 
     None while it is unknown what can be read.
     """
-    since, longest = row.standing_since, max(STANDING, min(LONGEST_STANDING, 2 * (row.usual_wait or 0)))
-    if since is None or row.collected_at - since < longest or not is_read(row):
+    since, longest = row.standing_since, _longest_standing(row)
+    if since is None or row.collected_at - since < longest or not is_read(row) or _shares_on(row):
         return False
     if row.stable_lag is None or (came := _readable_since(row, since)) is None:
         return None
     return row.collected_at - came >= longest
+
+
+def _shares_on(row: GroupOffsetsRow) -> bool:
+    """Return whether a share group gets on behind its start offset, where one record that is not done keeps it.
+
+    It has done some there; and if it had done none for long, what is not done, counted from the end, were as old.
+    """
+    start, log_start, end, seconds = row.start_offset, row.log_start_offset, row.high_watermark, row.lag_seconds
+    if None in {start, log_start, end, row.lag, seconds} or row.committed_offset is not None:
+        return False
+    has_done_some = (row.lag or 0) < (end or 0) - max(start or 0, log_start or 0)
+    return has_done_some and (seconds or 0.0) * _SECOND < _longest_standing(row)
+
+
+def _longest_standing(row: GroupOffsetsRow) -> int:
+    return max(STANDING, min(LONGEST_STANDING, 2 * (row.usual_wait or 0)))
 
 
 def _readable_since(row: GroupOffsetsRow, since: int) -> int | None:
@@ -161,7 +177,7 @@ def is_stuck_still(row: GroupOffsetsRow) -> bool | None:
     moved on. Nor does a rebalance, however long it lasts. A group without members may be one that never has any.
     """
     is_wrong = is_stuck(row)
-    if is_wrong is not False or not has_offset(row):
+    if is_wrong is not False or not has_offset(row) or _shares_on(row):
         return is_wrong
     if not row.stable_lag:
         return None if row.stable_lag is None else False

@@ -504,6 +504,20 @@ def test_rests_at_plain_records_do_not_show_that_a_group_passes_aborted_ones(
     assert is_stuck(partition.set(is_transactional=seen).sampled(STANDING)) is is_so
 
 
+@pytest.mark.parametrize(("plain", "is_so"), [(1, None), (0, True)], ids=["mixed", "transactions alone"])
+def test_rests_show_nothing_where_plain_records_come_among_transactions(plain: int, *, is_so: bool | None) -> None:
+    """It commits record by record: it rests behind plain records, and stands before aborted ones, however long."""
+    partition = Partition(end=3, committed=0, member="app").set(is_plain=False, is_transactional=True)
+    partition.sample()
+    for _ in range(2 * RESTS):
+        partition.set(end=partition.end + 4).sample()
+        partition.set(end=partition.end + plain, committed=partition.end + plain).sample()
+    partition.set(end=partition.end + 4)
+    assert is_stuck(partition.sampled(STANDING)) is is_so
+    partition.set(readable_at=Micros(partition.at), end=partition.end + 2).sample()
+    assert is_stuck(partition.sampled(STANDING)), "what was committed is there"
+
+
 def test_commits_are_the_reader_where_nobody_is_a_member() -> None:
     """As of Flink's source: ``assign`` and commits; then it stands still, and an hour later it is gone."""
     partition = Partition(end=100, committed=10).set(state="Empty")
@@ -605,6 +619,16 @@ def test_a_share_group_has_the_lag_of_its_coordinator_but_no_more_than_there_is(
     assert is_stuck(partition.sampled(STANDING))
     assert not is_stuck(partition.set(start_offset=60).sample())
     assert partition.set(start=100).sample().lag == 0
+
+
+@pytest.mark.parametrize(("done", "seconds", "is_so"), [(50, 9.0, False), (50, 1_800.0, True), (0, 9.0, True)])
+def test_a_share_group_is_not_stuck_while_it_gets_on_behind_a_record_that_is_renewed(
+    done: int, seconds: float, *, is_so: bool
+) -> None:
+    """It has done so many behind its start offset, and so old is what is as far before the end as its lag."""
+    partition = Partition(end=100, member="app").set(start_offset=40)
+    row = partition.sampled(STANDING)._replace(lag=60 - done, lag_seconds=seconds)
+    assert (is_stuck(row), is_stuck_still(row)) == (is_so, is_so)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from streaming.contracts.group_positions import (
     A_MARKER,
     CLOCKS_DIFFER,
+    MIXED,
     MOVING,
     REMEMBERED,
     RESTARTING,
@@ -248,12 +249,25 @@ def _readable_at(samples: _Samples, came: pa.Array, is_new: pa.Array) -> pa.Arra
 def _rests(samples: _Samples, moved: pa.Array, was_seen: pa.Array) -> pa.Array:
     """Count how often the offset moved to the last stable one, up to ``RESTS``, since it moved right before it.
 
-    The count begins again when the first transaction was seen.
+    The count begins again when the first transaction was seen, and ends where plain records come among them.
     """
     distance = where(moved, pc.subtract(samples.columns["last_stable_offset"], samples.offset))
     rests, is_before = (pc.equal(distance, each).fill_null(False) for each in (0, A_MARKER))
     is_first = pc.and_(was_seen, pc.invert(shifted(was_seen).fill_null(False)))
     begins = pc.or_(pc.or_(is_before, is_first), pc.or_(samples.is_known, pc.invert(samples.is_same)))
     base = pc.if_else(samples.is_known, samples.columns["rests"].fill_null(0), _ZERO)
-    counted = _counted(base, pc.and_(rests, pc.invert(begins)), begins)
-    return samples.kept("rests", pc.min_element_wise(counted, pa.scalar(RESTS, pa.int64())))
+    counted = pc.min_element_wise(
+        _counted(base, pc.and_(rests, pc.invert(begins)), begins), pa.scalar(RESTS, pa.int64())
+    )
+    return samples.kept("rests", pc.if_else(_is_mixed(samples, was_seen), pa.scalar(MIXED, pa.int64()), counted))
+
+
+def _is_mixed(samples: _Samples, was_seen: pa.Array) -> pa.Array:
+    """Return whether a plain record was seen since a transaction was: a single offset, and nothing open around it."""
+    stable, end = samples.columns["last_stable_offset"], samples.columns["high_watermark"]
+    is_free = pc.greater_equal(stable, end).fill_null(False)
+    begins = pc.or_(samples.is_known, pc.invert(samples.is_same))
+    is_single = pc.equal(pc.subtract(stable, shifted(stable)), A_MARKER).fill_null(False)
+    is_plain = pc.and_(pc.and_(is_single, was_seen), pc.and_(is_free, shifted(is_free).fill_null(False)))
+    before = pc.and_(samples.is_known, pc.equal(samples.columns["rests"], MIXED).fill_null(False))
+    return pc.greater(_counted(before.cast(pa.int64()), pc.and_(is_plain, pc.invert(begins)), begins), 0)

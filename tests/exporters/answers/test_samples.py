@@ -303,6 +303,8 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
         {**owned, "group": "loses", "partition": 1, "log_start_offset": 30, **lost},
         {**owned, "group": "new", "partition": 0, **never},
         *({**waits, "group": f"waits {each}", "lag_seconds": each} for each in (None, 60.0, 59.9)),
+        {**waits, "group": "seen lately", "watched_since": now - 59 * SECOND},
+        {**waits, "group": "came lately", "watched_since": now - 3_000 * SECOND, "committed_at": now - 59 * SECOND},
         {**offsets, "group": "left", "partition": 1, "lag": 7, "owned_at": now - 3_000 * SECOND},
         {**offsets, "group": "drained", "partition": 1, "lag": 0},
     )
@@ -324,6 +326,8 @@ def test_a_group_has_a_sentence_that_says_what_is_wrong_since_when_where_and_who
         "waits None": 'waits for an open transaction on orders-2, owner ""',
         "waits 60.0": 'waits for an open transaction on orders-2, owner ""',
         "waits 59.9": "",
+        "seen lately": "",
+        "came lately": "",
     }
 
 

@@ -38,6 +38,7 @@ class Cluster:
         self.standing = StandingGroups()
         self.kind = ReadableKind(ROUND, self.standing)
         self.offsets, self.ends = {"g": {0: 10, 1: 10}}, {0: 10, 1: 10}
+        self.held: dict[int, int] = {}
         self.producers: dict[int, tuple[ActiveProducer, ...] | None] = {0: IDLE, 1: IDLE}
         self.committed: dict[int, Micros] = {}
         self.denied: str | None = None
@@ -63,7 +64,9 @@ class Cluster:
             {name: DescribedGroup("classic", "Stable") for name in self.offsets},
             committed={name: {"orders": of} for name, of in self.offsets.items()},
             positions={"log_start_offset": {"orders": dict.fromkeys(self.ends, 0)},
-                       "last_stable_offset": {"orders": {**self.ends}}},
+                       "high_watermark": {"orders": {**self.ends}},
+                       "last_stable_offset": {"orders": self.ends | self.held}},
+            positions_at=self.at,
         )  # fmt: skip
         shown = self.standing.with_proofs(replace(answer, **more), self.view.topic_ids, self.at).positions
         return {
@@ -173,6 +176,22 @@ def test_a_transaction_that_was_committed_elsewhere_proves_nothing_here(what: st
         "its leader is silent": None,
     }.get(what, (transacts(ended, True, -1),))
     assert rounds(cluster, 600).get("readable_at", {}) == {}
+
+
+def test_what_is_committed_behind_an_open_transaction_is_proven_once_that_has_ended() -> None:
+    """Others write and commit while one stays open: none of it is below the last stable offset."""
+    cluster = standing()
+    cluster.held[0] = 15
+    for _ in range(30):
+        cluster.ends[0] += 3
+        cluster.committed[7] = Micros(cluster.at + SECOND)
+        opened = ActiveProducer(8, 0, cluster.at, False, 15)
+        cluster.producers[0] = (transacts(Micros(cluster.at + 2 * SECOND), True, -1), opened)
+        assert cluster.round().get("readable_at", {}) == {}
+    cluster.held[0] = 20
+    assert rounds(cluster)["readable_at"] == {}, "the next one is open"
+    cluster.held[0] = cluster.ends[0] - 1
+    assert cluster.round()["readable_at"].keys() == {0}
 
 
 def test_without_the_permission_all_stays_unknown_and_it_is_asked_for_now_and_then() -> None:

@@ -4,8 +4,9 @@ While every group moves on, none is asked. Where one has stood still before the 
 the leader is asked who wrote transactions in the partition (DescribeProducers, KIP-664): it remembers each producer for
 a day. Without such a producer everything can be read. Otherwise coordinators are asked which of these producers have
 committed their last transaction, and when that began (ListTransactions, DescribeTransactions): it has written in the
-partition if the leader has a marker of this producer that is not older. In a cluster without ``__transaction_state``
-everything can be read. Without a proof it is unknown whether anything can be. No record is read for all this.
+partition if the leader has a marker of this producer that is not older. Where another one is open, that may lie behind
+it: it is proven once the last stable offset has passed it. In a cluster without ``__transaction_state`` everything can
+be read. Without a proof it is unknown whether anything can be. No record is read for all this.
 """
 
 from __future__ import annotations
@@ -66,6 +67,20 @@ class StandingOffset(NamedTuple):
     has_grown: bool = False
 
 
+class HeldProof(NamedTuple):
+    """A transaction was committed in a partition that another one held: what it wrote may lie behind that one.
+
+    Attributes:
+        readable_at: when it began, UTC microseconds.
+        known_at: when that was asked.
+        end: a high watermark after that; what is below the last stable offset once this has reached it can be read.
+    """
+
+    readable_at: Micros
+    known_at: Micros
+    end: int | None = None
+
+
 class Proof(NamedTuple):
     """Conclusions about a partition.
 
@@ -74,12 +89,14 @@ class Proof(NamedTuple):
         asked_at: when it was asked for last, UTC microseconds.
         readable_at: what consumers can read came then, or was there then, UTC microseconds; None: unknown.
         is_transactional: transactions were written there in the last day; None: unknown.
+        held: what can be read as soon as the last stable offset has passed it.
     """
 
     topic_id: TopicId | None
     asked_at: Micros = AT_ONCE
     readable_at: Micros | None = None
     is_transactional: bool | None = None
+    held: HeldProof | None = None
 
 
 class StandingGroups:
@@ -112,6 +129,7 @@ class StandingGroups:
                 self._of[name], self._noted[name] = now, at
             else:
                 self._of.pop(name, None)
+        self._release(answer)
         proofs = {
             place: proof for place, proof in self._proofs.items() if topic_ids.get(place[0], "") == proof.topic_id
         }
@@ -122,6 +140,21 @@ class StandingGroups:
             for column, by_topic in columns.items():
                 by_topic.setdefault(topic, {})[number] = getattr(proof, column)
         return replace(answer, positions={**answer.positions, **columns})
+
+    def _release(self, answer: CoordinatorAnswer) -> None:
+        """Take what was held for proven once a last stable offset that was read later has passed it."""
+        ends, stable = (answer.positions.get(field, {}) for field in ("high_watermark", "last_stable_offset"))
+        for place, proof in self._proofs.items():
+            held, (topic, number) = proof.held, place
+            read, end = stable.get(topic, {}).get(number), ends.get(topic, {}).get(number)
+            if held is None or read is None or end is None or (answer.positions_at or AT_ONCE) < held.known_at:
+                continue
+            held = held if held.end is not None else held._replace(end=end)
+            if read < (held.end or 0):
+                self._proofs[place] = proof._replace(held=held)
+            else:
+                readable_at = max(held.readable_at, proof.readable_at or AT_ONCE)
+                self._proofs[place] = proof._replace(held=None, readable_at=readable_at)
 
     @staticmethod
     def _standing(
@@ -174,12 +207,16 @@ class StandingGroups:
         """Note what an answer proves, as far as it does; what could be read once is there."""
         proof = self._proof(place, topic_ids)
         came = [each for each in (readable_at, proof.readable_at) if each is not None]
-        self._proofs[place] = Proof(
-            proof.topic_id,
-            proof.asked_at if asked_at is None else asked_at,
-            max(came, default=None),
-            proof.is_transactional if is_transactional is None else is_transactional,
+        self._proofs[place] = proof._replace(
+            asked_at=proof.asked_at if asked_at is None else asked_at,
+            readable_at=max(came, default=None),
+            is_transactional=proof.is_transactional if is_transactional is None else is_transactional,
         )
+
+    def hold(self, place: TopicPartition, topic_ids: Mapping[str, TopicId], readable_at: Micros, now: Micros) -> None:
+        """Note what was committed while another transaction was open; the first of it is the first that can be read."""
+        proof = self._proof(place, topic_ids)
+        self._proofs[place] = proof._replace(held=proof.held or HeldProof(readable_at, now))
 
 
 class LeaderAnswer(NamedTuple):
@@ -203,6 +240,7 @@ class ReadableKind:
     def __init__(self, period: Micros, standing: StandingGroups) -> None:
         self._due, self._standing = Timer(period), standing
         self._writers: dict[TopicPartition, dict[int, Micros]] = {}
+        self._open: set[TopicPartition] = set()
         self._has_answers = False
 
     @property
@@ -220,7 +258,7 @@ class ReadableKind:
             for broker in view.brokers if writers else ():
                 ask(COORDINATORS, broker, partial(committed_transactions, producers=writers))
         elif self._standing and self._due.take_due(moment):
-            self._writers = {}
+            self._writers, self._open = {}, set()
             unproven = self._standing.unproven(view.topic_ids)
             if TRANSACTION_STATE not in view.topics and _CONSUMER_OFFSETS in view.topics:
                 self._note_plain(unproven, view)
@@ -241,7 +279,7 @@ class ReadableKind:
         if answer.refusal is not None:
             return AnswerContent([], answer.refusal)
         if answer.kind == COORDINATORS:
-            self._take_transactions(view, answer.value)
+            self._take_transactions(view, answer.value, envelope["collected_at"])
             return AnswerContent([])
         asked: LeaderAnswer = answer.value
         for place, has_grown in asked.places.items():
@@ -259,16 +297,20 @@ class ReadableKind:
         writers = {one.producer_id: one.last_at for one in producers if one.has_ended_transaction}
         if writers:
             self._writers[place], self._has_answers = writers, True
-        is_transactional = bool(writers) or any(one.is_open for one in producers)
+        if any(one.is_open for one in producers):
+            self._open.add(place)
+        is_transactional = bool(writers) or place in self._open
         readable_at = None if is_transactional else now
         self._standing.put(
             place, asked.topic_ids, asked_at=now, readable_at=readable_at, is_transactional=is_transactional
         )
 
-    def _take_transactions(self, view: ClusterView, began: Mapping[int, Micros]) -> None:
+    def _take_transactions(self, view: ClusterView, began: Mapping[int, Micros], now: Micros) -> None:
         for place, writers in self._writers.items():
             proven = [began[producer] for producer, last_at in writers.items() if began.get(producer, NEVER) <= last_at]
-            if proven:
+            if proven and place in self._open:
+                self._standing.hold(place, view.topic_ids, max(proven), now)
+            elif proven:
                 self._standing.put(place, view.topic_ids, readable_at=max(proven))
 
 
