@@ -133,10 +133,11 @@ class AdminSource:
         Raises:
             ConnectionRefused: no broker responds, or a permission is missing; the latter is raised once.
         """
-        skew = self._skew_at(now)
+        self._note_suspension()
+        self._skew_at(now)
         until = monotonic() + _MAX_BLOCK
         while True:
-            self._note_suspension()
+            skew = self._note_suspension()
             moment = Micros(monotonic() + skew)
             self._stand_in()
             self._send_due(moment)
@@ -147,17 +148,20 @@ class AdminSource:
             if not self._wait(until):
                 return []
 
-    def _skew_at(self, now: Micros) -> int:
-        """Return the wall clock minus the monotonic one, which stands still while the machine is suspended."""
+    def _skew_at(self, now: Micros) -> None:
+        """Note the wall clock minus the monotonic one: it changes where the wall clock is set."""
         before, self._skew = self._skew, now - monotonic()
         if before is not None and self._skew - before > BLIND:
             self._inference.miss_changes()
-        return self._skew
 
-    def _note_suspension(self) -> None:
+    def _note_suspension(self) -> int:
+        """Return the wall clock minus the monotonic one, which stands still while the machine is suspended."""
         before, self._slept = self._slept, max(self._slept, suspended())
-        if self._slept - before > SLOW:
-            self._inference.sleep(monotonic(), Micros(self._slept - before))
+        lasted = self._slept - before
+        if lasted > SLOW:
+            self._inference.sleep(monotonic(), Micros(lasted))
+            self._skew = None if self._skew is None else self._skew + lasted
+        return self._skew or 0
 
     @property
     def is_primary(self) -> bool:

@@ -138,7 +138,7 @@ class SmallCluster:
                     self.asked.append((second, question))
                     self._open.append(_Open(question, now))
             self._answer(inference, Micros(now + _ANSWER))
-            self.seen += ((second, each) for each in inference.take(Micros(now + _ANSWER), 0))
+            self.seen += ((second, each) for each in inference.take(Micros(now + _ANSWER), slept))
             now = Micros(now + _TICK)
         return [each for _, each in self.seen]
 

@@ -295,7 +295,8 @@ class Inference:
         envelope = self._envelope(report, now, skew)
         if report.controller is not None:
             leader, epoch = report.controller
-            since = None if report.silent_since is None else Micros(max(0, report.silent_since + skew))
+            since = report.silent_since
+            since = None if since is None else self._wall_time(since, report.ended, skew)
             return [ControllerObserved(**envelope, controller=leader, controller_epoch=epoch, silent_since=since)]
         if report.listed is not None:
             return [self._of_broker(report.listed, envelope, now)]
@@ -404,14 +405,18 @@ class Inference:
             "cluster": self._cluster,
             "source": self._name,
             "source_kind": SourceKind.POLL,
-            "occurred_not_before": Micros(max(0, min(report.asked + skew, end))),
+            "occurred_not_before": min(self._wall_time(report.asked, report.ended, skew), Micros(end)),
             "occurred_not_after": Micros(end),
             "collected_at": Micros(now + skew),  # as the clock is now: a job refuses what is far ahead of its own
         }
 
     def _at(self, step: Step, envelope: dict[str, Any], skew: int) -> dict[str, Any]:
-        since = min(step.since + skew, envelope["occurred_not_after"])
-        return {**envelope, "occurred_not_before": Micros(max(0, since))}
+        since = min(self._wall_time(step.since, step.until, skew), envelope["occurred_not_after"])
+        return {**envelope, "occurred_not_before": since}
+
+    def _wall_time(self, since: Micros, until: Micros, skew: int) -> Micros:
+        """Return the wall-clock time of the begin of a window, in which this machine may have been suspended."""
+        return Micros(max(0, since + skew - self._listeners.slept_within(since, until)))
 
     # ------------------------------------------------------------------ what a driver may say
 
