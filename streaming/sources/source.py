@@ -57,6 +57,12 @@ def monotonic() -> Micros:
     return Micros(time.monotonic_ns() // 1000)
 
 
+def suspended() -> Micros:
+    """Return for how long this machine was suspended since it started, where that is known: on Linux."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return Micros(max(0, time.clock_gettime_ns(clock) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)) // 1000)
+
+
 class ClockJumps:
     """Detector of a wall clock that was set, or a machine that was suspended, since the last look."""
 

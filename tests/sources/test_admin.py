@@ -351,6 +351,18 @@ def test_a_poller_that_was_suspended_says_that_it_saw_nothing_meanwhile(polled: 
     assert begin.reason is SnapshotReason.HISTORY_LOST
 
 
+def test_a_poller_that_was_suspended_knows_that_without_a_look_at_the_wall_clock(
+    polled: Polled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, source = polled(1)
+    until(source, has(Heartbeat))
+    clock = time.clock_gettime_ns
+    shift = {time.CLOCK_BOOTTIME: 7_200 * 10**9}
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda which: clock(which) + shift.get(which, 0))
+    (begin,) = of(SnapshotBegin, until(source, has(SnapshotBegin)))
+    assert begin.reason is SnapshotReason.HISTORY_LOST
+
+
 def test_a_corroborator_tells_partitions_only_while_its_primary_source_is_not_whole(polled: Polled) -> None:
     whole, lines = [True], list[str]()
     settings = {"is_primary_current": lambda: whole[0], "view_micros": 10**8, "report": lines.append}

@@ -18,6 +18,7 @@ from streaming.sources import checkpoint
 from streaming.sources.permissions import PROBE_PREFIX, MissingPermissions, Probe, addressed, grantee_of, unanswered
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.configs import ConfigsRound, DescribedConfigs
+from streaming.sources.polling.inference.conduct import SLOW
 from streaming.sources.polling.inference.inference import BLIND, Inference
 from streaming.sources.polling.inference.inquiry import Meeting
 from streaming.sources.polling.inference.schedule import Intervals
@@ -28,7 +29,7 @@ from streaming.sources.polling.watching.watch import Watch
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
 from streaming.sources.protocol.security import from_client
-from streaming.sources.source import Timer, monotonic
+from streaming.sources.source import Timer, monotonic, suspended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -119,6 +120,7 @@ class AdminSource:
         probe = Probe(f"{probe_prefix}topic")
         self._metadata = MetadataRound(brokers, servers, reassignments, name=name, seconds=request_seconds, probe=probe)
         self._skew: int | None = None
+        self._slept = suspended()
         self._awaits_view = True
         self._answers: tuple[str, ...] = ()
         self._last: TimedView | None = None
@@ -131,9 +133,11 @@ class AdminSource:
         Raises:
             ConnectionRefused: no broker responds, or a permission is missing; the latter is raised once.
         """
-        skew = self._skew_at(now)
+        self._note_suspension()
+        self._skew_at(now)
         until = monotonic() + _MAX_BLOCK
         while True:
+            skew = self._note_suspension()
             moment = Micros(monotonic() + skew)
             self._stand_in()
             self._send_due(moment)
@@ -144,12 +148,20 @@ class AdminSource:
             if not self._wait(until):
                 return []
 
-    def _skew_at(self, now: Micros) -> int:
-        """Return the wall clock minus the monotonic one, which stands still while the machine is suspended."""
+    def _skew_at(self, now: Micros) -> None:
+        """Note the wall clock minus the monotonic one: it changes where the wall clock is set."""
         before, self._skew = self._skew, now - monotonic()
         if before is not None and self._skew - before > BLIND:
             self._inference.miss_changes()
-        return self._skew
+
+    def _note_suspension(self) -> int:
+        """Return the wall clock minus the monotonic one, which stands still while the machine is suspended."""
+        before, self._slept = self._slept, max(self._slept, suspended())
+        lasted = self._slept - before
+        if lasted > SLOW:
+            self._inference.sleep(monotonic(), Micros(lasted))
+            self._skew = None if self._skew is None else self._skew + lasted
+        return self._skew or 0
 
     @property
     def is_primary(self) -> bool:

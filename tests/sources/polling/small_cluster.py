@@ -63,6 +63,7 @@ class SmallCluster:
         ends: of logs, by broker and number; ``epoch_ends`` of epochs, by number and epoch.
         addresses: of brokers that share one.
         viewed_at: broker whose metadata are read; None: the first one that answers and is listed.
+        paused: from when until when the poller does nothing; ``is_suspended``: its clock stands still meanwhile.
         unseen: brokers without a listener of the name that is asked.
         seen: what was published, with the second.
         asked: every question, with the second.
@@ -81,6 +82,8 @@ class SmallCluster:
     addresses: dict[int, tuple[str, int]] = field(default_factory=dict)
     unseen: set[int] = field(default_factory=set)
     viewed_at: int | None = None
+    paused: tuple[float, float] = (0, 0)
+    is_suspended: bool = False
     intervals: Intervals = USUAL
     viewed_each: float = 5.0
     seen: list[tuple[float, Observation]] = field(default_factory=list)
@@ -112,14 +115,22 @@ class SmallCluster:
         """Play, and give what was published."""
         self.listed = self.listed or set(self.brokers)
         inference = Inference("admin:t", "t", self.intervals)
-        view_at, now, end = 0.0, Micros(_START), _START + round(seconds * SECOND)
+        view_at, now, end, slept = 0.0, Micros(_START), _START + round(seconds * SECOND), 0
         self._plan.sort(key=lambda planned: planned[0])
-        while now < end:
-            second = (now - _START) / SECOND
+        while now + slept < end:
+            second = (now + slept - _START) / SECOND
+            if self.paused[0] <= second < self.paused[1]:
+                lasted = round((self.paused[1] - second) * SECOND)
+                if self.is_suspended:
+                    slept = lasted
+                    inference.sleep(now, Micros(lasted))
+                else:
+                    now = Micros(now + lasted)
+                continue
             while self._plan and self._plan[0][0] <= second:
                 self._plan.pop(0)[1]()
             if second >= view_at:
-                view_at += self.viewed_each
+                view_at = max(view_at, second - self.viewed_each) + self.viewed_each
                 self._view(inference, now)
             self._answer(inference, now)
             if now >= inference.next_at:
@@ -127,7 +138,7 @@ class SmallCluster:
                     self.asked.append((second, question))
                     self._open.append(_Open(question, now))
             self._answer(inference, Micros(now + _ANSWER))
-            self.seen += ((second, each) for each in inference.take(Micros(now + _ANSWER), 0))
+            self.seen += ((second, each) for each in inference.take(Micros(now + _ANSWER), slept))
             now = Micros(now + _TICK)
         return [each for _, each in self.seen]
 

@@ -212,6 +212,15 @@ def test_two_brokers_that_left_between_two_answers_for_different_reasons_are_two
     assert [(each.cause, each.isr) for each in cluster.steps()] == [(Cause.LAG, (1, 3)), (Cause.FENCED, (1,))]
 
 
+def test_the_window_of_a_change_begins_before_the_poller_was_suspended() -> None:
+    cluster = of_three()
+    cluster.paused, cluster.is_suspended = (22.3, 40), True
+    cluster.becomes(30, 0, without(cluster.partitions[0], 3))
+    cluster.play(60)
+    (step,) = cluster.steps()
+    assert step.occurred_not_before <= (100 + 22.3) * SECOND <= (100 + 40) * SECOND <= step.occurred_not_after
+
+
 # What a proxy in front hides.
 
 

@@ -186,3 +186,46 @@ def test_all_brokers_that_are_cut_off_with_the_poller_are_lost_and_none_was_stop
     found = {each["incident_class"]: suspects(each) for each in incidents(cluster, 80)}
     assert found.pop("controller_failover", []) == []
     assert found == {"broker_loss": [4, 5]}
+
+
+@pytest.mark.parametrize("is_suspended", [True, False], ids=["suspended", "paused"])
+@pytest.mark.parametrize("end", [40, 83.1])
+def test_who_left_while_the_poller_stood_still_crashed_or_was_stopped(*, is_suspended: bool, end: float) -> None:
+    """A broker crashes 12 seconds before the poller goes on, and loses its session; none saw how it behaved."""
+    cluster = of_three()
+    cluster.paused, cluster.is_suspended = (22.3, end), is_suspended
+    cluster.meets(end - 12, 3, Meeting.REFUSED)
+    lose(cluster, end - 3, 3, successor=1)
+    (incident,) = incidents(cluster, end + 40)
+    assert (incident["incident_class"], suspects(incident)) == ("broker_loss", [3])
+    assert "a clean stop and a crash look alike here" in incident["summary"]
+
+
+@pytest.mark.parametrize("is_cut_off", [True, False], ids=["cut off", "paused"])
+def test_who_is_back_when_the_poller_sees_again_crashed_or_was_stopped(*, is_cut_off: bool) -> None:
+    """It has lost its leaders, is listed, and answers again: it had either fate in between."""
+    cluster = of_three()
+    cluster.paused = (0, 0) if is_cut_off else (22.3, 48)
+    for broker in (1, 2, 3) if is_cut_off else ():
+        cluster.meets(22.3, broker, Meeting.SILENT)
+        cluster.meets(48, broker, Meeting.ANSWERED)
+    lose(cluster, 32, 3, successor=1)
+    cluster.relisted(40, 3)
+    rejoin(cluster, 60, 3)
+    (incident,) = incidents(cluster, 130)
+    assert (incident["incident_class"], suspects(incident)) == ("broker_loss", [3])
+    assert "a clean stop and a crash look alike here" in incident["summary"]
+    assert incident["closed_at"] is not None, "it is back"
+
+
+def test_a_broker_whose_restart_was_not_seen_in_any_list_is_lost_when_it_crashes_later() -> None:
+    cluster = of_three()
+    lose(cluster, 12.3, 3, successor=1, is_fenced=False)
+    cluster.meets(12.9, 3, Meeting.REFUSED)
+    cluster.meets(16, 3, Meeting.ANSWERED)
+    rejoin(cluster, 18, 3)
+    cluster.meets(100, 3, Meeting.REFUSED)
+    lose(cluster, 109, 3, successor=1)
+    stopped, lost = incidents(cluster, 140)
+    assert (stopped["incident_class"], lost["incident_class"]) == ("controlled_shutdown", "broker_loss")
+    assert "answered until it led nothing any more" in stopped["summary"]

@@ -23,6 +23,7 @@ _OF_FATE: Final = {
     Fate.CUT_OFF: Cause.FENCED,
     Fate.BROKE: Cause.FENCED,
 }
+_LOST: Final = frozenset({Fate.LOST, Fate.CUT_OFF, Fate.GONE})
 _IN_TURN: Final = (
     Cause.UNKNOWN,
     Cause.LAG,
@@ -58,11 +59,11 @@ class Causes:
         return all(self._fates.of(broker, step.since, step.until, now) is not None for broker in step.left)
 
     def lost_by(self, step: Step, now: Micros) -> set[BrokerId]:
-        """Return the brokers that a step removed because the controllers did not take them for alive."""
+        """Return the brokers that a step removed because the controllers did not take for alive, as far as known."""
         conclusions = {broker: self._fates.of(broker, step.since, step.until, now) for broker in step.left}
         if (crash := self._crash(step)) is not None and step.before is not None:
             conclusions[step.before.leader] = crash
-        return {broker for broker, each in conclusions.items() if each and each.fate in (Fate.LOST, Fate.CUT_OFF)}
+        return {broker for broker, each in conclusions.items() if each and each.fate in _LOST}
 
     def explain(self, step: Step, now: Micros) -> InferredCause | None:
         """Return the cause of a step, as far as it is known; None where nothing changed."""

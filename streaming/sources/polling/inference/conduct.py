@@ -109,6 +109,11 @@ class ListenerConduct:
         lasting = (begin for begin, end in gaps if 2 * (min(end, until) - max(begin, since)) > until - since)
         return next(lasting, None)
 
+    def unasked_within(self, since: Micros, until: Micros) -> int:
+        """Return for how long a broker without an absence was not asked within a window: the poller stood still."""
+        begin, end = self.gap or (until, until)
+        return max(0, min(end, until) - max(begin, since))
+
     def absence_within(self, since: Micros, until: Micros) -> Absence | None:
         """Return the newest absence that overlaps a window."""
         return next(
@@ -168,6 +173,7 @@ class Listeners:
         self.proxied: set[BrokerId] = set()
         self.awaiting: dict[BrokerId, Micros] = {}
         self._controller_answered = 0
+        self._slept: tuple[Micros, Micros] = Micros(0), Micros(0)
         self._votes: dict[int, _Vote] = {}
         self._listing: dict[BrokerId, _Listing] = {}
         self._is_disputed = False
@@ -176,6 +182,15 @@ class Listeners:
     def listener(self, broker: BrokerId) -> ListenerConduct:
         """Return the listener of a broker."""
         return self.of.setdefault(broker, ListenerConduct())
+
+    def sleep(self, until: Micros, lasted: Micros) -> None:
+        """Note that the machine of the poller was suspended, and the monotonic clock stood still."""
+        self._slept = until, lasted
+
+    def slept_within(self, since: Micros, until: Micros) -> int:
+        """Return for how long the machine was suspended within a window, at the least."""
+        at, lasted = self._slept
+        return lasted if since <= at <= until else 0
 
     def at(self, addresses: Mapping[BrokerId, tuple[str, int]]) -> None:
         """Note the addresses of the brokers that are listed."""

@@ -111,7 +111,7 @@ class Fates:
     """Conclusions on brokers.
 
     Attributes:
-        stopped: brokers that were found to stop cleanly, until they are listed again.
+        stopped: brokers that were found to stop cleanly, until they are listed again or join an ISR, and why.
         stalled_until: end of the last time in which the controller stood still.
         waited_until: of brokers that waited for a controller while most others were silent, when that ended.
     """
@@ -119,7 +119,7 @@ class Fates:
     def __init__(self, intervals: Intervals, listeners: Listeners) -> None:
         self._intervals, self._listeners = intervals, listeners
         self._steps: deque[Step] = deque()
-        self.stopped: set[BrokerId] = set()
+        self.stopped: dict[BrokerId, Conclusion] = {}
         self.stalled_until: Micros | None = None
         self.waited_until: dict[BrokerId, Micros] = {}
 
@@ -136,7 +136,7 @@ class Fates:
     def of(self, broker: BrokerId, since: Micros, until: Micros, now: Micros) -> Conclusion | None:
         """Return what a broker did that left ISRs, or ceased to be listed, within a window; None: not clear yet."""
         if broker in self.stopped:
-            return Conclusion(Fate.STOPPED, f"broker {broker} had begun to stop")
+            return self.stopped[broker]
         leaving = _Leaving(broker, since, until, is_late=now >= until + self._intervals.hold)
         listener = self._listeners.of.get(broker)
         if listener is None or listener.answered is None:
@@ -156,7 +156,7 @@ class Fates:
         else:
             conclusion = self._of_ended(leaving, absence, listener)
         if conclusion is not None and conclusion.fate is Fate.STOPPED:
-            self.stopped.add(broker)
+            self.stopped[broker] = conclusion
         return conclusion
 
     def crash_between(self, broker: BrokerId, since: Micros, until: Micros) -> Conclusion | None:
@@ -209,7 +209,10 @@ class Fates:
         if self._listeners.is_listed(broker) is False:
             return self._of_unlisted(leaving, absence)
         if self._has_moved_from(broker, until):
-            return Conclusion(Fate.STOPPED, f"broker {broker} answered until it led nothing any more, then no more")
+            because = f"broker {broker} answered until it led nothing any more, then no more"
+            return self._unseen(broker, until - absence.last_answer, absence.last_answer, until) or Conclusion(
+                Fate.STOPPED, because
+            )
         if not is_late:
             return None
         if listener.is_absent and absence.is_process_gone and self._listeners.is_trusted(broker):
@@ -219,10 +222,8 @@ class Fates:
     def _of_unlisted(self, leaving: _Leaving, absence: Absence) -> Conclusion | None:
         """Return what a broker did that answered until about the time at which it left, and is not listed any more."""
         broker, _, until, is_late = leaving
-        lasted = until - absence.last_answer
-        if 3 * lasted > 2 * self._intervals.session:  # the window is too wide to say which came first
-            because = f"broker {broker} answered last {seconds(lasted)} before it was seen to have left: {ALIKE}"
-            return Conclusion(Fate.GONE, because)
+        if (unseen := self._unseen(broker, until - absence.last_answer, absence.last_answer, until)) is not None:
+            return unseen
         if absence.is_process_gone:
             return Conclusion(Fate.STOPPED, f"broker {broker} answered until it had left, then no more")
         if not is_late:  # a broker that stops closes its connections with its next heartbeat
@@ -242,10 +243,26 @@ class Fates:
             return cut_off
         if not self._has_moved_from(broker, until):
             return Conclusion(Fate.RUNS, f"broker {broker} answers and is listed")
+        return self._of_freed(leaving)
+
+    def _of_freed(self, leaving: _Leaving) -> Conclusion | None:
+        """Return what a broker did that answers, is listed, and leads nothing any more."""
+        broker, since, until, is_late = leaving
+        unasked = self._listeners.listener(broker).unasked_within(since, until)
+        if (unseen := self._unseen(broker, unasked, since, until)) is not None:
+            return unseen
         if any(step.until > until and step.is_joined_by(broker) for step in self._steps):
             return Conclusion(Fate.CUT_OFF, f"broker {broker} answers, and was out of its ISRs for a moment")
         because = f"broker {broker} answers and is listed, and leads nothing any more"
         return Conclusion(Fate.STOPPED, because) if is_late else None
+
+    def _unseen(self, broker: BrokerId, lasted: int, since: Micros, until: Micros) -> Conclusion | None:
+        """Return that a broker stopped or was lost, if it was not seen for too long within a window to say which."""
+        lasted += self._listeners.slept_within(since, until)
+        if 3 * lasted <= 2 * self._intervals.session:
+            return None
+        because = f"broker {broker} had left after {seconds(lasted)} in which it was not seen: {ALIKE}"
+        return Conclusion(Fate.GONE, because)
 
     def _cut_off_before(self, broker: BrokerId, since: Micros, until: Micros) -> Conclusion | None:
         """Return that no controller took the heartbeats of a broker until a window, or until just before."""

@@ -295,14 +295,16 @@ class Inference:
         envelope = self._envelope(report, now, skew)
         if report.controller is not None:
             leader, epoch = report.controller
-            since = None if report.silent_since is None else Micros(max(0, report.silent_since + skew))
+            since = report.silent_since
+            since = None if since is None else self._wall_time(since, report.ended, skew)
             return [ControllerObserved(**envelope, controller=leader, controller_epoch=epoch, silent_since=since)]
         if report.listed is not None:
             return [self._of_broker(report.listed, envelope, now)]
         assert report.after is not None  # noqa: S101 - for the type checker
         explained = [(step, self._causes.explain(step, now)) for step in report.steps]
-        stopping, after = self._brokers_of(report.steps, envelope, now)
-        before = [*stopping, *self._between(report.steps, report.after, envelope, now)]
+        before = [*self._left(report.steps, envelope, now), *self._between(report.steps, report.after, envelope, now)]
+        self._end_stops(report.steps)
+        after = self._returned(envelope)
         if report.reason is not None:
             back = {each.broker for each in after}
             return [*before, *self._full(report, report.after, dict(explained), envelope, back), *after]
@@ -347,20 +349,28 @@ class Inference:
             stopping=self._fates.stopped,
         )
 
-    def _brokers_of(
-        self, steps: tuple[Step, ...], envelope: dict[str, Any], now: Micros
-    ) -> tuple[list[BrokerObserved], list[BrokerObserved]]:
-        """Return what steps show of brokers, before and after them: those that stop, or were away for a moment."""
+    def _left(self, steps: tuple[Step, ...], envelope: dict[str, Any], now: Micros) -> list[BrokerObserved]:
+        """Return the brokers that steps show to stop, or to have been away for a moment."""
         lost = {broker for step in steps for broker in self._causes.lost_by(step, now)}
         lost = {broker for broker in lost - self._away if self._listeners.is_listed(broker) is not False}
         self._away |= lost
-        stopping = self._fates.stopped - self._reported_stopped
+        stopping = self._fates.stopped.keys() - self._reported_stopped
         self._reported_stopped |= stopping
-        before = [
+        return [
             *(BrokerObserved(**envelope, broker=broker, in_controlled_shutdown=True) for broker in sorted(stopping)),
             *(BrokerObserved(**envelope, broker=broker, fenced=True) for broker in sorted(lost)),
         ]
-        return before, self._returned(envelope)
+
+    def _end_stops(self, steps: tuple[Step, ...]) -> None:
+        """Note which brokers were started again, though they were not seen to be away: one that stops joins no ISR."""
+        for broker in [*self._fates.stopped]:
+            if self._listeners.is_listed(broker) is not False and any(step.is_joined_by(broker) for step in steps):
+                self._forget_stop(broker)
+                self._away.add(broker)
+
+    def _forget_stop(self, broker: BrokerId) -> None:
+        self._fates.stopped.pop(broker, None)
+        self._reported_stopped.discard(broker)
 
     def _returned(self, envelope: dict[str, Any]) -> list[BrokerObserved]:
         """Return the brokers that were taken for lost while they were listed, and answer again."""
@@ -374,11 +384,10 @@ class Inference:
         broker = change.broker
         self._away.discard(broker)
         if change.is_listed:
-            self._fates.stopped.discard(broker)
-            self._reported_stopped.discard(broker)
+            self._forget_stop(broker)
             return BrokerObserved(**envelope, broker=broker, fenced=False)
         if change.is_registered is not None:
-            self._fates.stopped.discard(broker)
+            self._fates.stopped.pop(broker, None)
             return BrokerObserved(**envelope, broker=broker, registered=change.is_registered, fenced=True)
         self._fates.of(broker, change.since, change.until, now)
         is_stopped = broker in self._fates.stopped
@@ -396,14 +405,18 @@ class Inference:
             "cluster": self._cluster,
             "source": self._name,
             "source_kind": SourceKind.POLL,
-            "occurred_not_before": Micros(max(0, min(report.asked + skew, end))),
+            "occurred_not_before": min(self._wall_time(report.asked, report.ended, skew), Micros(end)),
             "occurred_not_after": Micros(end),
             "collected_at": Micros(now + skew),  # as the clock is now: a job refuses what is far ahead of its own
         }
 
     def _at(self, step: Step, envelope: dict[str, Any], skew: int) -> dict[str, Any]:
-        since = min(step.since + skew, envelope["occurred_not_after"])
-        return {**envelope, "occurred_not_before": Micros(max(0, since))}
+        since = min(self._wall_time(step.since, step.until, skew), envelope["occurred_not_after"])
+        return {**envelope, "occurred_not_before": since}
+
+    def _wall_time(self, since: Micros, until: Micros, skew: int) -> Micros:
+        """Return the wall-clock time of the begin of a window, in which this machine may have been suspended."""
+        return Micros(max(0, since + skew - self._listeners.slept_within(since, until)))
 
     # ------------------------------------------------------------------ what a driver may say
 
@@ -421,6 +434,11 @@ class Inference:
     def miss_changes(self) -> None:
         """Note that changes may have been missed since the last view, which the next full report says."""
         self._missed_changes = True
+
+    def sleep(self, now: Micros, lasted: Micros) -> None:
+        """Note that this machine was suspended until now, and the monotonic clock stood still."""
+        self._listeners.sleep(now, lasted)
+        self._missed_changes |= lasted > BLIND
 
     def _forget_cluster(self) -> None:
         """Forget all: nothing that was seen before is of this cluster."""
