@@ -67,9 +67,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Clu
         pages = {name: stack.enter_context(serving_exposition("")) for name in ("main", *APART)}
         targets = {name: scraped_as(name, pages[name].address) for name in APART}
         targets["isrwatch"] = {"static_configs": [{"targets": [pages["main"].address]}]}
-        server = stack.enter_context(
-            running_prometheus(tmp_path_factory.mktemp("prometheus"), targets, interval="250ms")
-        )
+        server = stack.enter_context(running_prometheus(tmp_path_factory.mktemp("prometheus"), targets))
         yield {name: Cluster(name, server, page) for name, page in pages.items()}
 
 

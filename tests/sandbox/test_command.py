@@ -105,7 +105,7 @@ def test_each_tool_is_a_class_of_kafka(version: str) -> None:
 
 
 def test_a_property_that_kafka_refuses_is_reported_with_the_end_of_the_log(tmp_path: Path) -> None:
-    plan = plan_cluster(brokers=1, node_properties={101: {"num.io.threads": "none"}})
-    with pytest.raises(RuntimeError, match=r"(?s)node 101 has ended, see .*num\.io\.threads"), Sandbox(plan, tmp_path):
+    plan = plan_cluster(brokers=1, node_properties={1: {"num.io.threads": "none"}})
+    with pytest.raises(RuntimeError, match=r"(?s)node 1 has ended, see .*num\.io\.threads"), Sandbox(plan, tmp_path):
         pytest.fail("it started")
     assert [Sandbox(plan, tmp_path).pid(node) for node in (101, 1)] == [None, None]
