@@ -76,7 +76,7 @@ def asked(written_busy_cluster: Path, tmp_path_factory: pytest.TempPathFactory) 
     Tables(folder / "tables").put("broker_metrics")
     with served(folder / "tables", START + 31 * SECOND) as address:
         jobs = documented_jobs(address)
-        with running_prometheus(folder, jobs, interval="250ms") as prometheus:
+        with running_prometheus(folder, jobs) as prometheus:
             wait_until(lambda: prometheus.query(f"count(sum_over_time(up[1m]) >= 4) == {len(jobs)}"))
             yield prometheus
 
