@@ -32,26 +32,26 @@ WAITS: Final = re.compile(r"\bsleep\(|\bwait_until\(|\beventually\(|\bdef (?:unt
 QUICK_SECONDS: Final = 171.0
 """So many recorded worker-seconds `make quick` runs, in two processes and with fewer examples."""
 CAPS: Final = {
-    ("sources", "swarm"): 300,
-    ("exporters",): 370,
+    ("sources", "swarm"): 250,
+    ("exporters",): 310,
     ("end_to_end",): 135,
     ("delta",): 150,
     ("jobs",): 160,
-    ("dashboards",): 130,
+    ("dashboards",): 110,
     ("commands",): 55,
-    ("changes",): 55,
+    ("changes",): 45,
     ("web", "runtime", "bus"): 60,
-    ("model", "conformance", "listeners"): 40,
+    ("model", "conformance", "listeners"): 35,
     ("contracts", "deploy", "docs", "drill", "mutants", "plugins", "long", "house"): 60,
     ("sandbox",): 22,
-    ("judge", "fuzz"): 47,
-    ("pages",): 15,
-    ("chaos", "chaos_kafka"): 15,
-    ("stores", "kubernetes", "yarn", "systemd", "packages", "images"): 20,
+    ("judge", "fuzz"): 35,
+    ("pages",): 10,
+    ("chaos", "chaos_kafka"): 10,
+    ("stores", "kubernetes", "yarn", "systemd", "packages", "images"): 12,
 }
 """Worker-seconds that folders of tests may take on two quiet cores; "house" are the files in none. Who adds time to one
 takes it away there, or elsewhere together with its cap."""
-MOST_SECONDS: Final = 2400
+MOST_SECONDS: Final = 1500
 LONG_SECONDS: Final = 60.0
 LONG_FILES: Final = {
     "tests/end_to_end/test_real_cluster.py": "a cluster, the collector and the job live through every fault of Kafka"
