@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Iterator
 from concurrent.futures import wait
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -24,8 +25,10 @@ from streaming.errors import ConnectionRefused
 from streaming.sources.polling import view
 from streaming.sources.polling.broker import BrokerReply
 from streaming.sources.polling.metadata import NO_TOPIC, AddressRotation, MetadataRound, TimedView
+from streaming.sources.polling.reassignments import ReassignmentsRound
 from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.protocol.addresses import Address
+from streaming.sources.protocol.connection import Connection
 from tests.changes.conftest import Story
 from tests.examples import examples
 from tests.sources.conftest import unlisted
@@ -56,6 +59,7 @@ class NatCluster:
         self.asked: list[str] = []
         self.denied: set[str] = set()
         self.answers = True
+        self.leader_epoch = 0
 
     def connect(self, address: Address) -> Asked:
         self.asked.append(str(address))
@@ -67,7 +71,7 @@ class NatCluster:
         if not self.answers:
             raise ConnectionRefused("closed the connection")
         topics, denied = self.topics, self.denied.intersection(listed_before)
-        parts = {0: PartitionView((BrokerId(1),), (BrokerId(1),), BrokerId(1))}
+        parts = {0: PartitionView((BrokerId(1),), (BrokerId(1),), BrokerId(1), leader_epoch=self.leader_epoch)}
         ids = {name: TopicId(name) for name in topics}
         seen = {BrokerId(1): ("fd00::2", 9092)}
         view = ClusterView(ClusterId("c1"), -2, seen, dict.fromkeys(topics, parts), ids)
@@ -114,6 +118,31 @@ def test_where_what_is_advertised_is_not_reached_the_same_broker_is_believed_lat
         cluster.topics.remove("payments")
         assert list(polled(polls, before).view.topics) == ["orders"]
         assert "[fd00::2]:9092" in cluster.asked
+
+
+def test_a_view_held_for_the_reassignments_is_late_where_a_partition_has_shown_an_election_since() -> None:
+    """It is no other log: the view was compared with what was known when it came."""
+    are_listed, cluster = threading.Event(), NatCluster()
+    are_listed.set()
+
+    def dial(address: Address, *, response_seconds: float) -> Connection:  # noqa: ARG001 - the signature of Dial
+        are_listed.wait(60)
+        raise ConnectionRefused(f"{address} cannot be reached")
+
+    lists = ReassignmentsRound(dial, name="t", seconds=60)
+    with closing(MetadataRound(cluster.connect, [BOOTSTRAP], lists, name="t", seconds=1)) as polls:
+        before = polled(polls, None).view
+        are_listed.clear()
+        polls.ask(before)
+        wait(polls.pending())
+        assert polls.take(before) is None
+        elected = {0: before.topics["orders"][0]._replace(leader_epoch=1)}
+        known = replace(before, topics={**before.topics, "orders": elected})
+        are_listed.set()
+        wait(polls.pending())
+        assert polls.take(known) is None
+        cluster.leader_epoch = 1
+        assert polled(polls, known).view.topics["orders"] == elected
 
 
 def test_a_doubt_ends_where_nobody_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:

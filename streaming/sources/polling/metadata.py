@@ -107,6 +107,7 @@ class MetadataRound:
         self._deadline = Micros(0)
         self._held: TimedView | None = None
         self._returned: ClusterView | None = None
+        self._compared: ClusterView | None = None
         self._doubt = Uncertainty()
         self._refusal: ConnectionRefused | None = None
         self._others_refusal: ConnectionRefused | None = None
@@ -167,8 +168,10 @@ class MetadataRound:
         if self._held is None or self._reassignments.pending():
             return None
         read, self._held = self._held, None
-        self._returned = read.view
         reassignments = self._reassignments.take()
+        if before is not None and self._became_late(before, read.view):
+            return None
+        self._returned = read.view
         return read if reassignments is None else replace(read, view=read.view.with_reassignments(reassignments))
 
     def close(self) -> None:
@@ -222,7 +225,7 @@ class MetadataRound:
         if seen is not None and is_doubtful(seen, view) and not self._doubt.ends_with(seen, view):
             return
         view = replace(_completed(view, last, hidden), is_partial=self._others_refusal is not None)
-        self._doubt, self._held = Uncertainty(), TimedView(view, began, ended)
+        self._doubt, self._held, self._compared = Uncertainty(), TimedView(view, began, ended), seen
         self._reassignments.ask(self._turns.next(None, is_asked=False), view.cluster_id)
 
     def _clusters_beside(self, address: Address, view: ClusterView) -> dict[Address, ClusterId]:
@@ -266,6 +269,10 @@ class MetadataRound:
         own = self._returned
         lags = own is not None and goes_back(before, view) and not goes_back(own, view)
         return may_be_stale(before, view) or lags or (is_of_other and view.topics != before.topics)
+
+    def _became_late(self, before: ClusterView, view: ClusterView) -> bool:
+        """Return whether single partitions have shown higher epochs while a view was held for the reassignments."""
+        return goes_back(before, view) and not (self._compared is not None and goes_back(self._compared, view))
 
     def _first_response(self) -> _Response | None:
         """Return the first response that arrived; raise the failure of a round in which none did."""
