@@ -31,9 +31,8 @@ The rule, as a fold over samples. Who reads, and what is wrong, follows from its
 #   group was seen at the last stable offset again and again, ``rests``: then it commits its position, which passes
 #   markers and aborted records, or these are records. What it did before the first transaction shows neither, nor does
 #   anything where plain records come among transactions, ``MIXED``: it may rest behind these alone. A plain record is a
-#   single offset that came while nothing was open, before and after. Where
-#   the source proves nothing, and no transaction was ever seen, it is as good as proven if more came again and again,
-#   ``standing_rises``.
+#   single offset that came while nothing was open, before and after. Where the source proves nothing, and no
+#   transaction was ever seen, it is as good as proven if more came again and again, ``standing_rises``.
 # - Some commit seldom by design: with a checkpoint, or a batch, of half an hour. How long that is shows in how long
 #   something had been readable at a commit, and at the one before, ``usual_wait``: of a partition that is seldom
 #   written to it is short, and where a group was stuck once, too.

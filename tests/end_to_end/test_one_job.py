@@ -1,6 +1,6 @@
-"""One job: submitted to a Spark cluster from another folder, killed half-way, finished by ``isrwatch job`` anew.
+"""One job: submitted to a Spark cluster from another folder, killed half-way, finished by ``isrwatch job``.
 
-The checkpoint of the job that was killed is lost: where it goes on is said by the tables.
+The checkpoint of the killed job is lost: the next one goes on where the tables say.
 
 On its bus is every scenario, as a cluster of its own, and a story whose log is damaged. The model is the oracle: what
 it did, taken from its states, and what the tables say are equal, change for change; what went through the bus are

@@ -44,7 +44,7 @@ SECURED: Final = {
     "super.users": "User:admin;User:ANONYMOUS",
     "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT",
 }
-"""Controllers that ask for a login, and what each user may do is said by rules; brokers ask nobody."""
+"""Controllers require a login, and ACLs say what each user may do; brokers require no login."""
 SECURED_THROUGHOUT: Final = {
     **SECURED,
     "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,CLIENT:PLAINTEXT,REPLICATION:SASL_PLAINTEXT",
@@ -52,7 +52,7 @@ SECURED_THROUGHOUT: Final = {
     "listener.name.replication.sasl.enabled.mechanisms": "PLAIN",
     "listener.name.replication.plain.sasl.jaas.config": USERS,
 }
-"""isrwatch logs in at the listener of the brokers and at the controllers; the tests need no login at the other one."""
+"""isrwatch logs in to the brokers' replication listener and to the controllers; the tests' listener requires none."""
 SHARED: Final[dict[str, dict[str, Any]]] = {
     "kafka_4_3": {"version": "4.3", "node_properties": {1: {"broker.rack": "a"}}, "broker_session_timeout_ms": 2000},
     "kafka_4_4": {"version": "4.4", "broker_session_timeout_ms": 2000},

@@ -1,4 +1,4 @@
-"""A sandbox comes up as it is told to, and ends with its driver. Its faults are used by ``tests/end_to_end``."""
+"""A sandbox comes up as it is configured, and ends with its driver. Its faults are used by ``tests/end_to_end``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.kafka]
 JMX = Path(__file__).parents[2] / "conf" / "jmx-exporter.yml"
 
 
-def test_a_cluster_comes_up_as_it_was_told_and_describes_itself(kafka_4_3: Sandbox) -> None:
+def test_a_cluster_comes_up_as_configured_and_describes_itself(kafka_4_3: Sandbox) -> None:
     cluster, topic = kafka_4_3, "described"
     cluster.admin.create_topic(topic, assignment=[[1, 2], [2, 1]])
     assert (cluster.broker_ids, cluster.controller_ids) == ((1, 2, 3), (101,))
@@ -27,8 +27,8 @@ def test_a_cluster_comes_up_as_it_was_told_and_describes_itself(kafka_4_3: Sandb
         (topic, 1): PartitionDescription(2, (2, 1), frozenset({1, 2})),
     }
     cluster.admin.delete_topic(topic)
-    told = (cluster.root / "node-1" / "server.properties").read_text().splitlines()
-    assert {"broker.rack=a", "broker.session.timeout.ms=2000", "default.replication.factor=3"} <= set(told)
+    properties = (cluster.root / "node-1" / "server.properties").read_text().splitlines()
+    assert {"broker.rack=a", "broker.session.timeout.ms=2000", "default.replication.factor=3"} <= set(properties)
     registered = [record.data for record in cluster.dump_metadata_log() if record.kind == "REGISTER_BROKER_RECORD"]
     assert {(data["brokerId"], data["rack"]) for data in registered} == {(1, "a"), (2, None), (3, None)}
 

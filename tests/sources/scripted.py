@@ -1,4 +1,4 @@
-"""A source that says what it was told to. Little is imported here: tests start processes that need no more."""
+"""A source that returns what a test gives it. Little is imported here: tests start processes that need no more."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def heartbeat(source: str, at: int) -> Heartbeat:
 
 
 class Scripted:
-    """Gives out what it was told to, one item a poll; an exception is raised. Then it is silent."""
+    """Returns what it was given, one item a poll, raises an exception among it, and is silent afterwards."""
 
     def __init__(self, name: str, *script: Sequence[Observation] | Exception) -> None:
         self.name = name
