@@ -38,7 +38,7 @@ SHOWN :=
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package wheels images chart release lock clean
+.PHONY: help env env-dev jars tools demo quick test compiled test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package wheels images chart release lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,10 @@ check: $(DEV_READY) ## format, lint, types, import contracts, spelling, generate
 		$(BIN)/python -m docs.builder references --check; rest=$$?; \
 	wait $$types && exit $$rest
 
+compiled: $(DEV_READY)
+	@mkdir -p build
+	@$(BIN)/python -m pytest --collect-only -q >build/collected.log || { tail -n 30 build/collected.log; exit 1; }
+
 format: $(DEV_READY) ## write what the formatter and the safe fixes of the linter want
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format .
@@ -112,7 +116,9 @@ generated: $(RUN_READY) ## render the boards, the alerts and docs/reference agai
 quick: $(DEV_READY) jars ## check, and at the same time the tests that start no service and do not wait: a minute and a half
 	@$(BIN)/python -m tests.quick $(ARGS)
 
-test: check jars tools ## check, then every test against real Spark, Kafka and Prometheus; no skips, WORKERS=2 at once
+test: $(DEV_READY) ## check, then every test against real Spark, Kafka and Prometheus; no skips, WORKERS=2 at once
+	@# The types need one core and most of the time; what is fetched and compiled is ready when they are.
+	@$(MAKE) --no-print-directory --jobs=4 check jars tools compiled
 	$(SAY) "Running every test"
 	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m $(PYTEST) --random-order $(ARGS)
 
