@@ -211,6 +211,7 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_two_real_clusters_are_collected_by_one_collector_and_each_fails_alone(
     collect: Start, tmp_path: Path, kafka_4_3: Sandbox, kafka_single: Sandbox
 ) -> None:

@@ -163,6 +163,7 @@ def test_the_end_waits_for_a_batch_that_spark_has_given_up(
     assert ended.is_set()
 
 
+@pytest.mark.long
 def test_a_query_whose_tables_another_job_writes_stops_for_good_and_the_end_says_so(
     spark: SparkSession, places: JobLocations, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
 CHECKOUT = Path(__file__).parents[2]
 RULE = """\
 def clipped(value):

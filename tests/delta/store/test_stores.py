@@ -227,6 +227,7 @@ def test_the_job_writes_and_readers_and_commands_see_what_they_do_in_a_folder(
     commands_read(store, tmp_path)
 
 
+@pytest.mark.long
 def test_tables_move_by_a_backup_from_a_folder_to_a_store_within_it_and_back(
     store: Url, in_a_folder: Path, tmp_path: Path
 ) -> None:
