@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat, pkcs12
 from cryptography.x509.oid import NameOID
 
-from streaming.client_properties import client_properties
 from streaming.errors import ConfigurationError
-from streaming.secret_values import with_secrets
+from streaming.secret_values import client_properties, with_secrets
 from streaming.settings import ClusterSettings, Settings
 from streaming.sources.protocol.security import from_client
 

@@ -32,8 +32,7 @@ from streaming.bus.segments import (
 )
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import NOWHERE, LogPosition
-from streaming.errors import BusFull, BusReplaced, ConfigurationError, IsrwatchError
-from streaming.system_errors import FULL
+from streaming.errors import FULL, BusFull, BusReplaced, ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

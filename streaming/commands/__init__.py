@@ -25,11 +25,10 @@ from rich.markup import escape
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
-from streaming.errors import ConfigurationError, IsrwatchError, MissingTool
+from streaming.errors import ConfigurationError, IsrwatchError, MissingTool, sentence_of
 from streaming.escapes import printable
 from streaming.runtime.ending import ending_safely
 from streaming.settings import check_place
-from streaming.system_errors import sentence_of
 from streaming.terminal import LogLines, Terminal, log_to_stderr, print_wrapped
 
 if TYPE_CHECKING:

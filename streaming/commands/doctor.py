@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from streaming import system_errors
 from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
 from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, Finding, Status, numbered
 from streaming.configuration_file import OPTION_HELP, file_to_read, overriding
-from streaming.errors import IsrwatchError
+from streaming.errors import IsrwatchError, sentence_of
 from streaming.escapes import json_document
 from streaming.secret_values import written_secrets
 from streaming.terminal import AnswerFormat, Terminal, print_wrapped
@@ -154,7 +153,7 @@ def _run(settings: Settings, checks: Mapping[str, Check]) -> Iterator[Finding]:
             yield Finding(check=name, status=Status.SKIPPED, sentence=sentence)
         except (IsrwatchError, OSError) as error:
             is_reached &= name != "brokers"
-            sentence = system_errors.sentence_of(error) if isinstance(error, OSError) else str(error)
+            sentence = sentence_of(error) if isinstance(error, OSError) else str(error)
             yield Finding(check=name, status=Status.PROBLEM, sentence=sentence)
 
 

@@ -24,9 +24,8 @@ from streaming.delta.log.table_log import actions_of, committed_at
 from streaming.delta.store.lease import FOLDER, holder_of, newest_number
 from streaming.delta.store.objects import StoreError, prove_exclusive
 from streaming.delta.store.place import tables_place
-from streaming.errors import ConfigurationError, TableRefused, TableUnreadable
+from streaming.errors import ConfigurationError, TableRefused, TableUnreadable, reason_of
 from streaming.locks import has_locks
-from streaming.system_errors import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

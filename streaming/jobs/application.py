@@ -28,7 +28,7 @@ from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.projections.rollback import roll_back
 from streaming.delta.store.objects import prove_exclusive
 from streaming.delta.store.place import at_once
-from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.errors import ConfigurationError, IsrwatchError, reason_of
 from streaming.jobs.batch_rows import BatchRows
 from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.listener import listening
@@ -47,7 +47,6 @@ from streaming.jobs.streams.warm_up import warm_up
 from streaming.jobs.supervised import SupervisedQuery, read_mark
 from streaming.runtime.listening import listen_all
 from streaming.runtime.memory import Heap
-from streaming.system_errors import reason_of
 from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
 

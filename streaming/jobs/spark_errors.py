@@ -6,7 +6,7 @@ import re
 import traceback
 from typing import Final
 
-from streaming import system_errors
+from streaming import errors
 from streaming.delta.log.storage import is_disk_full
 from streaming.errors import IsrwatchError, NewerFormat
 
@@ -46,7 +46,7 @@ def sentence_of(error: BaseException) -> str:
     'Python worker failed to connect back'
     """
     if isinstance(error, OSError) and error.errno is not None:
-        return system_errors.sentence_of(error)
+        return errors.sentence_of(error)
     text = str(error).strip()
     return ours["sentence"] if (ours := _our_error_in(text)) else (_cause_in(text) or type(error).__name__)
 

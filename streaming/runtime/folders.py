@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, reason_of
 from streaming.locks import lock
 from streaming.settings import check_place
-from streaming.system_errors import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,12 +28,12 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.secret_values import as_of_now
 from streaming.sources.agents import APP_INFO, Agents, AgentWatch, Figures, Hosted, node_ids_in, sharing, without_login
 from streaming.sources.append_times import AppendTimes
 from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.protocol.tls import SUPPORTED, VERIFICATION, Tls
 from streaming.sources.source import Timer, monotonic
-from streaming.stored_text import as_of_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

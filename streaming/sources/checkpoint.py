@@ -13,8 +13,7 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.errors import BusFull, ConfigurationError, IsrwatchError
-from streaming.system_errors import FULL
+from streaming.errors import FULL, BusFull, ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -66,7 +66,6 @@ def test_help_names_every_command_and_imports_no_room() -> None:
         "escapes",
         "runtime",
         "runtime.ending",
-        "system_errors",
         "terminal",
         *names,
     }

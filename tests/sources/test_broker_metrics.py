@@ -25,6 +25,7 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT, REGISTRATION_STATE
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.secret_values import StoredText
 from streaming.settings import CollectSettings, Settings
 from streaming.sources import broker_metrics
 from streaming.sources.agents import Agents, agents_from
@@ -45,7 +46,6 @@ from streaming.sources.broker_metrics import (
 )
 from streaming.sources.polling.view import ClusterView
 from streaming.sources.source import monotonic
-from streaming.stored_text import StoredText
 from tests.blocks import singly
 from tests.sources.conftest import answer
 

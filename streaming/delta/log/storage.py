@@ -24,9 +24,8 @@ from streaming import movement
 from streaming.delta.store.objects import StoreError, delete, get, head, names_below
 from streaming.delta.store.place import options_of
 from streaming.delta.store.written_here import recall
-from streaming.errors import ConfigurationError, IsrwatchError, TableRefused, TableUnreadable
+from streaming.errors import OF_THE_DISK, ConfigurationError, IsrwatchError, TableRefused, TableUnreadable, sentence_of
 from streaming.locks import Lock, lock, try_lock
-from streaming.system_errors import OF_THE_DISK, sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -61,7 +61,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from prometheus_client import CollectorRegistry
 
-from streaming import movement, system_errors
+from streaming import errors, movement
 from streaming.contracts.observations import Channel
 from streaming.errors import BusFull, BusReplaced, ConnectionRefused, IsrwatchError
 from streaming.sources.collector.metrics import CollectorMetrics, MergedMetrics, source_up
@@ -344,7 +344,7 @@ def sentence_of(failure: Exception) -> str:
     if isinstance(failure, IsrwatchError):
         return str(failure)
     if isinstance(failure, OSError):
-        return system_errors.sentence_of(failure)
+        return errors.sentence_of(failure)
     frame = traceback.extract_tb(failure.__traceback__)[-1]
     return f"{type(failure).__name__}: {failure} ({frame.filename}, line {frame.lineno})"
 

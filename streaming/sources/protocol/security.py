@@ -15,9 +15,9 @@ from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import SaslMechanismOAuth
 
 from streaming.errors import ConfigurationError
+from streaming.secret_values import as_of_now
 from streaming.sources.protocol.tls import VERIFICATION, Tls
 from streaming.sources.protocol.tokens import COMMAND, Provider, Tokens, are_known, tokens_of
-from streaming.stored_text import as_of_now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,8 +18,7 @@ from errno import EADDRNOTAVAIL, ECONNREFUSED, EINPROGRESS, EMFILE, ENFILE, ENOB
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.errors import ConnectionRefused
-from streaming.system_errors import reason_of
+from streaming.errors import ConnectionRefused, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

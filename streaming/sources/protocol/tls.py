@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, sentence_of
+from streaming.secret_values import as_of_now
 from streaming.sources.protocol.certificate_chains import end_of_own, last_end
 from streaming.sources.protocol.key_stores import read
-from streaming.stored_text import as_of_now
-from streaming.system_errors import sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.stored_text import as_of_now
+from streaming.secret_values import as_of_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
