@@ -6,7 +6,7 @@ Each kind of output has one place that writes names, and nothing is encoded anyw
 - for people: :func:`printable`, which :class:`streaming.terminal.Terminal` calls, and :mod:`streaming.web.markup`
 - JSON and CSV: here
 - the exposition: ``exporters.metrics.text``; PromQL: ``dashboards.promql``; texts and links of alerts, which are
-  templates: ``dashboards.alerts.texts``
+  templates: ``dashboards.alerts.rule``
 
 Where people read, a character that is not printable is written as Python would, and what is far too long is shortened
 with a mark. Data is whole and parses back to what it was.

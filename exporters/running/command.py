@@ -24,7 +24,7 @@ from exporters.running.liveness import local_url
 from exporters.running.next_steps import print_steps
 from exporters.running.supervision import Supervisor
 from streaming.cluster_settings import each_cluster, filled
-from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption
+from streaming.commands import BootstrapServersOption, ClusterOption
 from streaming.commands.doctor import findings_of_clusters, line_of
 from streaming.commands.doctor_machine import Status
 from streaming.configuration_file import OPTION_HELP, VARIABLE, file_to_read

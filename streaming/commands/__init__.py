@@ -9,11 +9,16 @@ configuration, mostly 1 for everything else. ``--debug`` shows the traceback.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import inspect
+import logging
+import os
 import re
 import sys
-from dataclasses import dataclass
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from importlib.metadata import version
@@ -27,12 +32,14 @@ from typer.core import TyperCommand, TyperGroup
 
 from streaming.errors import ConfigurationError, IsrwatchError, MissingTool, sentence_of
 from streaming.escapes import printable
-from streaming.runtime.ending import ending_safely
 from streaming.settings import check_place
 from streaming.terminal import LogLines, Terminal, log_to_stderr, print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from streaming.settings import Settings
+
 
 OUR_PACKAGES: Final = frozenset({"streaming", "exporters", "dashboards"})
 HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
@@ -342,3 +349,65 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with ending_safely():
         log_to_stderr(LogLines("%(message)s"))
         app(arguments, prog_name="isrwatch")
+
+
+# The end of a process that has threads in libraries which Python cannot end.
+# Python ends a daemon thread where it takes up its work again. In the middle of delta-rs or of the client of HDFS,
+# which are written in Rust, that is a crash (SIGSEGV or SIGABRT: exit codes 139 and 134) after everything was done. So
+# a process that still has daemon threads skips the last step, in which Python takes itself apart.
+
+
+@contextmanager
+def ending_safely() -> Iterator[None]:
+    """Run a program until its ``SystemExit``, or another exception, ends the process.
+
+    It must be entered before anything else is registered with ``atexit``, so that all of that still runs.
+    """
+    code = 0
+
+    def end() -> None:
+        if any(thread.daemon for thread in threading.enumerate()):
+            logging.shutdown()
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(code)
+
+    atexit.register(end)
+    try:
+        yield
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        raise
+    except BaseException:
+        code = 1
+        raise
+
+
+# Options of commands that connect to the clusters of a configuration.
+
+
+ClusterOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Only this cluster, where there are several; default: all.")
+]
+BootstrapServersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        help="Brokers as host:port,host:port; default: cluster.bootstrap_servers.",
+    ),
+]
+
+
+def with_bootstrap_servers(every: list[Settings], bootstrap_servers: str | None) -> list[Settings]:
+    """Apply ``--bootstrap-server``, which overrides the configuration file.
+
+    Raises:
+        ConfigurationError: there are several clusters.
+    """
+    if bootstrap_servers is None:
+        return every
+    if len(every) > 1:
+        raise ConfigurationError("--bootstrap-server is of one of several clusters: say of which with --cluster")
+    return [replace(every[0], cluster=replace(every[0].cluster, bootstrap_servers=bootstrap_servers))]

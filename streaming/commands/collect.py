@@ -18,7 +18,7 @@ import typer
 from rich.text import Text
 
 from streaming.cluster_settings import each_cluster, filled
-from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
+from streaming.commands import BootstrapServersOption, ClusterOption, with_bootstrap_servers
 from streaming.configuration_file import OPTION_HELP
 from streaming.errors import ConfigurationError
 from streaming.settings import COLLECTOR_LISTEN, load

@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from streaming.cluster_settings import each_cluster, filled
-from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
+from streaming.commands import BootstrapServersOption, ClusterOption, with_bootstrap_servers
 from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, Finding, Status, numbered
 from streaming.configuration_file import OPTION_HELP, file_to_read, overriding
 from streaming.errors import IsrwatchError, sentence_of

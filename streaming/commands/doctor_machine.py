@@ -135,9 +135,7 @@ def _packages(_: Settings) -> Iterator[tuple[Status, str]]:
 
 
 def _java(_: Settings) -> Iterator[tuple[Status, str]]:
-    from streaming.runtime.java import find_java
-    from streaming.runtime.java_needs import check_needs
-    from streaming.runtime.user import has_name, name_environment, nss_wrapper
+    from streaming.runtime.java import check_needs, find_java, has_name, name_environment, nss_wrapper
 
     java = find_java()
     yield Status.OK, f"Java {java.version} at {java.home} (from {java.origin})"

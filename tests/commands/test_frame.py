@@ -64,8 +64,6 @@ def test_help_names_every_command_and_imports_no_room() -> None:
     assert {name for name in imported if not name.startswith("contracts")} == {
         "streaming",
         "escapes",
-        "runtime",
-        "runtime.ending",
         "terminal",
         *names,
     }

@@ -11,7 +11,7 @@ import pytest
 
 from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, Status
 from streaming.errors import ConfigurationError, MissingTool
-from streaming.runtime import user
+from streaming.runtime import java
 from streaming.runtime.folders import cache_folder
 from streaming.settings import Settings
 
@@ -31,7 +31,7 @@ def nameless(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
     """Look for nss_wrapper below a folder of the test alone, and put one there when it is called."""
-    monkeypatch.setattr(user, "FOLDERS", (tmp_path / "none", tmp_path / "lib"))
+    monkeypatch.setattr(java, "LIBRARY_FOLDERS", (tmp_path / "none", tmp_path / "lib"))
 
     def install() -> Path:
         path = tmp_path / "lib" / "aarch64-linux-gnu" / "libnss_wrapper.so"
@@ -44,13 +44,13 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Pat
 
 def test_a_uid_with_a_name_needs_nothing(library: Callable[[], Path]) -> None:
     library()
-    assert user.name_environment() == {}
+    assert java.name_environment() == {}
 
 
 @pytest.mark.usefixtures("nameless", "library")
 def test_a_uid_without_a_name_is_refused_with_what_would_give_it_one() -> None:
     with pytest.raises(MissingTool, match=SENTENCE):
-        user.name_environment()
+        java.name_environment()
 
 
 @pytest.mark.usefixtures("nameless")
@@ -60,13 +60,13 @@ def test_nss_wrapper_gives_it_a_name_and_a_home_that_can_be_written(
     path = library()
     monkeypatch.setenv("LD_PRELOAD", "/lib/other.so")
     monkeypatch.setenv("HOME", str(tmp_path))
-    environment = user.name_environment()
+    environment = java.name_environment()
     assert environment["LD_PRELOAD"] == f"{path}:/lib/other.so"
     names = Path(environment["NSS_WRAPPER_PASSWD"]).read_text()
     system = Path("/etc/passwd").read_text()
     assert names == f"{system}isrwatch:x:{os.geteuid()}:{os.getegid()}:isrwatch:{tmp_path}:/sbin/nologin\n"
     monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
-    names = Path(user.name_environment()["NSS_WRAPPER_PASSWD"])
+    names = Path(java.name_environment()["NSS_WRAPPER_PASSWD"])
     assert f":{names.parent}:/sbin/nologin" in names.read_text()
 
 
