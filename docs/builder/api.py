@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from docs.builder.markdown import code, plain, table
 from exporters.web.api import ENDPOINTS
-from exporters.web.openapi import ERRORS, NOT_READY, document_of
+from exporters.web.endpoint import ERRORS, NOT_READY, document_of
 from streaming.contracts.events import Cause, EventKind, IncidentClass
 from streaming.contracts.tables import TABLES
 

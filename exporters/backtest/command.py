@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from exporters.answers.source import folder_of
-from exporters.backtest.evaluation import firings
+from exporters.backtest.evaluation import ScrapedSeries, firings
 from exporters.backtest.replay import begins_at, replayed
 from exporters.backtest.rule_files import Judgement, RuleFile
-from exporters.backtest.series import ScrapedSeries
 from exporters.read_model.conditions import ConditionSettings
 from exporters.read_model.snapshot import SECOND
 from exporters.read_model.times import Clock

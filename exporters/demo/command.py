@@ -9,26 +9,30 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
 
 from exporters.demo.live import DemoProgress, newest, now_micros, screen
 from exporters.demo.location import PORT, DemoLocation, empty_folder, free_port
-from exporters.demo.stages import StartStages, wait_until
 from exporters.demo.summary import PipelineIncomplete, counted_events, missing, print_summary
 from exporters.read_model.reader import TablesReader
 from exporters.running.supervision import PartEnded, Supervisor
 from streaming.configuration_file import without_configuration
 from streaming.durations import seconds_of
+from streaming.errors import IsrwatchError
 from streaming.resources import conf_path
 from streaming.runtime.java import find_java
 from streaming.sources.simulated.scenario_file import load_scenario
 from streaming.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 
 SCENARIO: Final = "broker_loss"
 REFRESH_SECONDS: Final = 0.25
@@ -140,3 +144,52 @@ class DemoRun:
                 shown.show(snapshot, progress.update(snapshot, now), now, left)
                 time.sleep(REFRESH_SECONDS)
         return progress, self.location.metrics()
+
+
+# The stages of the start: a spinner on a terminal, one line per stage in a pipe.
+
+
+POLL_SECONDS: Final = 0.1
+
+
+class StageFailed(IsrwatchError):
+    """A part runs but does not become ready: the message names the stage."""
+
+
+@dataclass(slots=True)
+class StartStage:
+    """The current stage; ``label`` is printed on its line when it is over."""
+
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartStages:
+    """Shows stages on a console."""
+
+    console: Terminal
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[StartStage]:
+        """Show a stage while it runs, then print a line with its duration; no line if it fails."""
+        began = time.monotonic()
+        with self.console.status(name):
+            stage = StartStage(name)
+            yield stage
+        line = Text.assemble(("✓ ", "green"), stage.label, (f"  {time.monotonic() - began:.1f} s", "dim"))
+        self.console.print(line, soft_wrap=True)
+
+
+def wait_until(ready: Callable[[], object], what: str, parts: Supervisor, seconds: float) -> None:
+    """Poll until something is ready, while all parts run.
+
+    Raises:
+        PartEnded: a part has ended.
+        StageFailed: it took longer than ``seconds``.
+    """
+    deadline = time.monotonic() + seconds
+    while not ready():
+        parts.check()
+        if time.monotonic() > deadline:
+            raise StageFailed(f"{what} was not ready after {seconds:.0f} s; see the logs of the parts")
+        time.sleep(POLL_SECONDS)

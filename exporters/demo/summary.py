@@ -14,7 +14,7 @@ from rich.text import Text
 
 from exporters.answers.event_text import style_of
 from exporters.demo.location import PORT
-from exporters.running.next_steps import print_steps
+from exporters.running.command import print_steps
 from streaming.contracts.columns import WHY
 from streaming.contracts.tables import REPLICATION_EVENTS
 from streaming.errors import IsrwatchError

@@ -1,24 +1,9 @@
 """The state at any moment of the past, by when changes occurred; the change before a moment, and the one after it."""
 
-# Theory of operation
-#
-# - A moment is UTC microseconds. What had occurred by then (``occurred_not_after <= at``) is its state: the newest row
-#   of each key by (version, ordinal), so it equals Kafka's own log of that moment, whenever the rows were committed. Of
-#   a poll that is the end of the window in which something changed: until then the state before it is shown.
-# - Every cluster counts by its own clock, as all times in the tables do.
-# - Up to when a cluster is known then: to the moment itself, because its source has reported later; but within a time
-#   that no source observed only to its begin. Rows of the cluster name such a time (``sight_until``) once it is over.
-#   So durations end where they must, and a blind time looks stale on a page of the past as it did.
-# - Moments later than the newest report of any cluster are refused, and those before the oldest history. A cluster
-#   that was blind or not there at the time is shown so, or is absent.
-# - Spells have their times, so what was raised then is derived by the rules of today. Incidents that were open then
-#   have the sentences of today. Samples and lags have no history: they are absent.
-# - How often brokers were removed from ISRs is counted on from a base; without one it is unknown once history expired.
-
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -27,14 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporters.read_model.base_snapshots import BaseSnapshots
+from exporters.read_model.conditions import put_conditions, put_sampled_conditions
 from exporters.read_model.events import INCIDENT_COLUMNS
+from exporters.read_model.incident_ids import ID_COLUMNS, Merges, names_used, others_names
 from exporters.read_model.kept_rows import KeptTable
-from exporters.read_model.past_rows import incidents_at, sampled_spells_at, spells_at
 from exporters.read_model.reader import isr_removals, micros_now, state_of_changes
-from exporters.read_model.spells import put_conditions, put_sampled_conditions
+from exporters.read_model.snapshot import ClusterIncidents
 from exporters.read_model.times import Clock
 from exporters.read_model.versions import committed_at
-from streaming.contracts.conditions import Spell
+from streaming.contracts.conditions import RECENT, Spell
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.sampled_conditions import SampledSpell
@@ -57,7 +43,7 @@ from streaming.delta.store.place import Url
 from streaming.errors import ConfigurationError, IsrwatchError, TableUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from deltalake import DeltaTable
 
@@ -65,6 +51,7 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import ReplicationSnapshot
     from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.delta.store.place import Place
+
 
 _MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 _MICROS: Final = "arrow_cast({}, 'Int64')"
@@ -427,3 +414,106 @@ def _count_isr_removals(
         # None is left where it was removed after the version only, perhaps in a cluster that did not exist yet.
         if count > 0 and cluster_id in draft.drafts:
             draft.drafts[cluster_id].add_isr_removals(broker, cause, count)
+
+
+# Conditions and incidents as of a moment, from rows that say when each began and ended. Pure: rows in, rows out.
+# What was written over since is left out, never shown as of then. The sentence of an incident is as it is known today.
+
+
+_CHANGING: Final = (
+    "under_replicated_now", "under_min_isr_now", "offline_now",
+    "under_replicated_seconds", "under_min_isr_seconds", "offline_seconds",
+    "under_replicated_partition_seconds", "under_min_isr_partition_seconds", "offline_partition_seconds",
+    "isr_shrinks", "isr_expands", "leader_changes", "unclean_elections", "evidence_events", "closes_at",
+)  # fmt: skip
+"""Columns of an incident that count on while it is open: what they were at a moment is not kept."""
+
+
+def spells_at(rows: pa.Table, at: int) -> pa.Table:
+    """Return the spells of ``conditions`` that had begun by a moment, those that ended later as if they lasted.
+
+    Short ones that ended long before are left out, as of the present. A reassignment that got on later is taken to
+    have got on at the moment: when it did before is not kept.
+    """
+    begun = _begun(rows, "began_at", at)
+    oldest = _moment(at - RECENT, begun, "ended_at")
+    long_ago = pc.fill_null(pc.less(begun["ended_at"], oldest), fill_value=False)
+    lasting = begun.filter(pc.invert(long_ago))
+    is_chained = pc.is_in(begun["since"], value_set=lasting["since"].combine_chunks())
+    kept = begun.filter(pc.or_(pc.invert(long_ago), is_chained))
+    return _not_after(_still_open(kept, "ended_at", at), "progressed_at", at)
+
+
+def sampled_spells_at(rows: pa.Table, at: int) -> pa.Table:
+    """Return the spells of ``sampled_conditions`` that lasted at a moment, as they were then."""
+    begun = _begun(rows, "began_at", at)
+    lasted = begun.filter(pc.fill_null(pc.greater(begun["ended_at"], _moment(at, begun, "ended_at")), fill_value=True))
+    return _still_open(_still_open(_not_after(lasted, "shown_at", at), "ended_at", at), "left_out_at", at)
+
+
+def incidents_at(rows: pa.Table, at: int) -> dict[str, ClusterIncidents]:
+    """Return the incidents that were open at a moment, by cluster id; what was merged is part of the other one.
+
+    Args:
+        rows: every incident, with ``INCIDENT_COLUMNS``.
+        at: UTC microseconds.
+    """
+    ids = columns_of(rows, ID_COLUMNS)
+    ids_of_rows = [dict(zip(ids, values, strict=True)) for values in zip(*ids.values(), strict=True)]
+    names, parts = names_used(ids_of_rows), Merges(ids_of_rows).parts()
+    lasted = _begun(rows, "opened_at", at)
+    is_open = pc.fill_null(pc.greater(lasted["closed_at"], _moment(at, lasted, "closed_at")), fill_value=True)
+    lasted = lasted.filter(pc.and_(is_open, pc.is_null(lasted["merged_into"])))
+    columns = columns_of(lasted, INCIDENT_COLUMNS)
+    then: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for values in zip(*(columns[name] for name in INCIDENT_COLUMNS), strict=True):
+        row = incident_at(dict(zip(INCIDENT_COLUMNS, values, strict=True)), at)
+        then[row["cluster_id"]].append(row)
+    return {
+        cluster_id: ClusterIncidents(
+            open=tuple(sorted(then[cluster_id], key=lambda row: (-row["opened_at"], row["incident_id"]))),
+            parts={row["incident_id"]: tuple(parts.get(row["incident_id"], ())) for row in then[cluster_id]},
+            names=names.get(cluster_id, frozenset()),
+            others_names=others_names(cluster_id, names),
+        )
+        for cluster_id in names
+    }
+
+
+def incident_at(row: Mapping[str, Any], at: int) -> dict[str, Any]:
+    """Return the row of an incident that was open at a moment, without what it was written over with since.
+
+    Its sentences, class, suspects and peaks are as they are known today.
+    """
+    recovered, updated = row["recovered_at"], row["updated_at"]
+    return {
+        **row,
+        **dict.fromkeys(_CHANGING),
+        "closed_at": None,
+        "recovered_at": recovered if recovered is not None and recovered <= at else None,
+        "updated_at": min(updated, at),
+    }
+
+
+def _begun(rows: pa.Table, column: str, at: int) -> pa.Table:
+    return rows.filter(pc.less_equal(rows[column], _moment(at, rows, column)))
+
+
+def _still_open(rows: pa.Table, column: str, at: int) -> pa.Table:
+    """Set times after a moment to null: they were not known then."""
+    return _replaced_after(rows, column, at, pa.scalar(None, rows[column].type))
+
+
+def _not_after(rows: pa.Table, column: str, at: int) -> pa.Table:
+    """Set times after a moment to the moment."""
+    return _replaced_after(rows, column, at, _moment(at, rows, column))
+
+
+def _replaced_after(rows: pa.Table, column: str, at: int, value: pa.Scalar) -> pa.Table:
+    is_later = pc.fill_null(pc.greater(rows[column], _moment(at, rows, column)), fill_value=False)
+    values = pc.if_else(is_later, value, rows[column])
+    return rows.set_column(rows.column_names.index(column), rows.schema.field(column), values)
+
+
+def _moment(at: int, rows: pa.Table, column: str) -> pa.Scalar:
+    return pa.scalar(at, rows.schema.field(column).type)

@@ -7,7 +7,9 @@ as a variable of the environment that overrides the configuration, so there is o
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import sys
 import time
 from concurrent.futures import Future
 from contextlib import suppress
@@ -21,7 +23,6 @@ from rich.text import Text
 from exporters.answers import links
 from exporters.read_model.reader import TablesReader
 from exporters.running.liveness import local_url
-from exporters.running.next_steps import print_steps
 from exporters.running.supervision import Supervisor
 from streaming.cluster_settings import each_cluster, filled
 from streaming.commands import BootstrapServersOption, ClusterOption
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from streaming.delta.store.place import Place
     from streaming.settings import Settings
+
 
 T = TypeVar("T")
 
@@ -231,3 +233,11 @@ def say(line: str) -> None:
 def warn(line: str) -> None:
     """Print a problem on stderr."""
     print_log(Text.assemble(("isrwatch run: ", "dim"), (line, "red")))
+
+
+def print_steps(console: Terminal, steps: Mapping[str, str]) -> None:
+    """Print the arguments of ``isrwatch`` for each purpose."""
+    # In a venv that is not activated, the shell finds only the full path.
+    command = "isrwatch" if shutil.which("isrwatch") else os.path.relpath(Path(sys.executable).with_name("isrwatch"))
+    for purpose, arguments in steps.items():
+        console.print(Text.assemble(f"  {command} {arguments}", (f"   # {purpose}", "dim")), soft_wrap=True)

@@ -41,10 +41,9 @@ from exporters.web.api_resource import (
     row_schema,
     selection_of,
 )
-from exporters.web.endpoint import PREFIX, Answer, Endpoint
+from exporters.web.endpoint import PREFIX, Answer, Endpoint, document_of
 from exporters.web.history_resources import HISTORY_RESOURCES, INCIDENT, WORK_COLUMNS, tables_of
 from exporters.web.negotiation import AcceptedGzip
-from exporters.web.openapi import document_of
 from exporters.web.parameters import AT, LARGEST, Parameter, RequestRefused, flag, moment_of, query_of, text
 from exporters.web.resources import (
     BROKERS,

@@ -15,9 +15,8 @@ import pytest
 from dashboards.alerts import rule_file
 from dashboards.render import as_yaml
 from docs.builder.quality import QUALITY, Section, section_of, write_section
-from exporters.backtest.evaluation import Firing, firings
+from exporters.backtest.evaluation import Firing, ScrapedSeries, firings
 from exporters.backtest.rule_files import RuleFile
-from exporters.backtest.series import ScrapedSeries
 from streaming.alert_settings import AlertsSettings
 from streaming.settings import Settings
 from streaming.sources.simulated import load_scenario

@@ -18,9 +18,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from exporters.backtest.evaluation import Firing, firings
+from exporters.backtest.evaluation import Firing, ScrapedSeries, firings
 from exporters.backtest.rule_files import Judgement, RuleFile
-from exporters.backtest.series import ScrapedSeries
 from exporters.metrics.catalogue import CATALOGUE
 from streaming.contracts.events import Cause
 from streaming.contracts.observations import Observation

@@ -24,9 +24,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from exporters.backtest.evaluation import firings
+from exporters.backtest.evaluation import ScrapedSeries, firings
 from exporters.backtest.rule_files import RuleFile
-from exporters.backtest.series import ScrapedSeries
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Observation
 from streaming.contracts.state import SourceState

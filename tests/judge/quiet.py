@@ -37,9 +37,8 @@ from pyspark import cloudpickle
 
 from dashboards.alerts import rule_file
 from dashboards.render import as_yaml
-from exporters.backtest.evaluation import Firing, firings
+from exporters.backtest.evaluation import Firing, ScrapedSeries, firings
 from exporters.backtest.rule_files import RuleFile
-from exporters.backtest.series import ScrapedSeries
 from streaming.alert_settings import AlertsSettings
 from streaming.contracts.alerts import OPT_IN
 from streaming.contracts.identifiers import BrokerId, Micros

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from exporters.backtest.evaluation import firings
+from exporters.backtest.evaluation import ScrapedSeries, firings
 from exporters.backtest.rule_files import RuleFile
-from exporters.backtest.series import ScrapedSeries
 from tests.judge.alert_results import Sent, Told, alert_rendered, verdict_of
 from tests.judge.alerts import RULES, EveryRule, alerted, always_firing
 from tests.judge.false_wakers import DRAWERS, waker_played

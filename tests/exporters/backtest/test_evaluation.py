@@ -8,9 +8,8 @@ from typing import Final
 import pytest
 import yaml
 
-from exporters.backtest.evaluation import Firing, firings
+from exporters.backtest.evaluation import Firing, ScrapedSeries, firings
 from exporters.backtest.rule_files import Judgement, RuleFile
-from exporters.backtest.series import ScrapedSeries
 from exporters.metrics.text import line
 from streaming.errors import ConfigurationError
 from tests.test_names import ODD

@@ -10,10 +10,9 @@ import yaml
 
 from dashboards.alerts import rule_file
 from dashboards.render import as_yaml
-from exporters.backtest.evaluation import firings
+from exporters.backtest.evaluation import ScrapedSeries, firings
 from exporters.backtest.replay import replayed
 from exporters.backtest.rule_files import Judgement, RuleFile
-from exporters.backtest.series import ScrapedSeries
 from exporters.read_model.conditions import ConditionSettings
 from exporters.read_model.reader import micros_now
 from streaming.alert_settings import AlertsSettings

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from exporters.demo.stages import StageFailed, StartStages, wait_until
+from exporters.demo.command import StageFailed, StartStages, wait_until
 from exporters.running.supervision import Supervisor
 from streaming.terminal import Terminal
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from exporters.demo.live import view
 from exporters.demo.risk import STEP_SECONDS, RiskHistory
-from exporters.demo.view import view
 from exporters.read_model.snapshot import (
     ClusterIncidents,
     ClusterSnapshot,

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from exporters.read_model.past import ChangeScope, MomentRefused, Past
-from exporters.read_model.past_rows import incidents_at
+from exporters.read_model.past import ChangeScope, MomentRefused, Past, incidents_at
 from exporters.read_model.reader import micros_now
 from streaming.contracts.tables import INCIDENTS
 from streaming.delta.changes import bases
