@@ -14,8 +14,8 @@ from pathlib import Path
 
 from deploy.images.build import build
 from deploy.images.dockerfile import dockerfile, ignored
+from deploy.images.materials import requirements
 from deploy.images.plan import images
-from deploy.images.requirements import requirements
 from deploy.release.packages import ROOT
 from streaming.errors import IsrwatchError
 

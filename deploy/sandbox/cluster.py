@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,6 @@ from deploy.sandbox.plan import SINCE_4, Plan, formatted, random_id, write_plan
 from deploy.sandbox.properties import HOST, zookeeper_properties
 from deploy.sandbox.proxy import ReplicationProxy
 from deploy.sandbox.waiting import wait_until
-from deploy.sandbox.watchdog import Watchdog
 from streaming.errors import ConfigurationError
 from streaming.runtime import class_archive
 from streaming.runtime.jars import JMX_AGENT, jar_paths
@@ -27,6 +27,7 @@ from streaming.runtime.java import find_java
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
+
 
 _ZOOKEEPER: Final = 0  # no broker has this id
 _JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.jmx.log4j.disable=true")
@@ -306,3 +307,38 @@ def _copy_formatted(source: Path, target: Path, node_id: int) -> None:
     own = {"node.id": str(node_id), "directory.id": random_id()}
     lines = [line.partition("=") for line in meta.read_text().splitlines()]
     meta.write_text("".join(f"{key}{sign}{own.get(key, value)}\n" for key, sign, value in lines))
+
+
+# A watchdog that kills the nodes of a sandbox when the process that started it ends, for whatever reason.
+# PR_SET_PDEATHSIG follows the thread that started a child, not the process, and would kill brokers started by a
+# short-lived thread. A pipe follows the process: the kernel closes it.
+
+
+_SCRIPT: Final = """\
+read -r dismissed
+for file in "$1"/node-*/pid; do
+  pid=$(cat "$file" 2>/dev/null) || continue
+  grep -qF -- "$1" "/proc/$pid/cmdline" 2>/dev/null && kill -9 "$pid"
+done
+if [ -z "$dismissed" ] && [ "$2" = temporary ]; then
+  rm -rf -- "$1"
+fi
+"""
+
+
+class Watchdog:
+    """A shell that waits for the end of this process, kills the nodes, and deletes a temporary folder."""
+
+    def __init__(self, root: Path, *, temporary: bool) -> None:
+        reading, self._writing = os.pipe()
+        kind = "temporary" if temporary else "kept"
+        self._shell = subprocess.Popen(
+            ["/bin/sh", "-c", _SCRIPT, "isrwatch-sandbox-watchdog", root, kind], stdin=reading, start_new_session=True
+        )
+        os.close(reading)
+
+    def dismiss(self) -> None:
+        """Kill the nodes that still run, keep the folder, and end the watchdog."""
+        os.write(self._writing, b"dismissed\n")
+        os.close(self._writing)
+        self._shell.wait()

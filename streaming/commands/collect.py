@@ -166,8 +166,8 @@ def _of_cluster(
 
 def together(every: list[Settings]) -> Collectors:
     """Create the collectors of several clusters; their sources are created later, each cluster's for itself."""
-    from streaming.sources.collector.cluster_names import ClusterNames
     from streaming.sources.collector.collector import Collectors
+    from streaming.sources.collector.opening import ClusterNames
 
     by_name = {settings.cluster.name: settings for settings in filled(every)}
     admit = ClusterNames([*by_name]).admit

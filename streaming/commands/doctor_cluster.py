@@ -14,7 +14,7 @@ from streaming.contracts.observations import MIN_ISR, ConfigObserved, SourceKind
 from streaming.contracts.settings import disagreement
 from streaming.errors import ConnectionRefused
 from streaming.settings import ControllersSettings
-from streaming.sources.collector.cluster_names import refusals
+from streaming.sources.collector.opening import refusals
 from streaming.sources.metadata_log.opening import bootstrap_of
 from streaming.sources.permissions import addressed, grantee_of
 from streaming.sources.polling.broker import ConnectedBrokers

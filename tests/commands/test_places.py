@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 
 from streaming.commands import COMMANDS, app, load, takes_place, with_subcommands
 from streaming.delta.store.buckets import Bucket
-from streaming.delta.store.contract import StoreError
-from streaming.delta.store.place import PATIENCE, Place, Url, options_of, place_of, tables_place
+from streaming.delta.store.place import PATIENCE, Place, StoreError, Url, options_of, place_of, tables_place
 from streaming.errors import ConfigurationError
 from streaming.runtime.folders import cache_folder
 from streaming.settings import Settings, check_place, places_of, settings_of

@@ -10,8 +10,8 @@ from functools import cache
 import pytest
 
 from deploy.images import __main__ as command
+from deploy.images.materials import locked, needed
 from deploy.images.plan import FOLDER, images
-from deploy.images.requirements import locked, needed
 from deploy.release.packages import ROOT
 from streaming.runtime.jars import PACKAGE
 

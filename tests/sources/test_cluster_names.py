@@ -19,9 +19,8 @@ from streaming.errors import ConfigurationError
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources import source
 from streaming.sources.collector import opening
-from streaming.sources.collector.cluster_names import ClusterNames
 from streaming.sources.collector.collector import Collector, Collectors
-from streaming.sources.collector.opening import open_sources
+from streaming.sources.collector.opening import ClusterNames, open_sources
 from tests.sources.scripted import heartbeat
 from tests.sources.test_collector import ListBus, running
 from tests.sources.test_collectors import Primary, until

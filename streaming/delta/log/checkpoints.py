@@ -14,8 +14,7 @@ from deltalake.exceptions import DeltaError
 
 from streaming.delta.log.storage import table_at
 from streaming.delta.log.table_log import delete_log_before, log_objects, newest_checkpoint
-from streaming.delta.store.objects import get, put
-from streaming.delta.store.written_here import recall
+from streaming.delta.store.objects import get, put, recall
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:

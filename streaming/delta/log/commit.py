@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 
 from streaming.contracts.identifiers import NOWHERE
 from streaming.delta.log.storage import file_place, writing
-from streaming.delta.store.objects import put
-from streaming.delta.store.written_here import remember
+from streaming.delta.store.objects import put, remember
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

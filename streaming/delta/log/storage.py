@@ -21,9 +21,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming import movement
-from streaming.delta.store.objects import StoreError, delete, get, head, names_below
+from streaming.delta.store.objects import StoreError, delete, get, head, names_below, recall
 from streaming.delta.store.place import options_of
-from streaming.delta.store.written_here import recall
 from streaming.errors import OF_THE_DISK, ConfigurationError, IsrwatchError, TableRefused, TableUnreadable, sentence_of
 from streaming.locks import Lock, lock, try_lock
 

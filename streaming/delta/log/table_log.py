@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from streaming.delta.log.storage import reading, size_of
-from streaming.delta.store.objects import delete, get, head, names_below, put
-from streaming.delta.store.written_here import recall
+from streaming.delta.store.objects import delete, get, head, names_below, put, recall
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:

@@ -52,9 +52,8 @@ from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROP
 from streaming.delta.log.storage import writing
 from streaming.delta.log.table_log import EntriesByVersion, EntryFiles, actions_of, entry_of, has_entry, newest_version
 from streaming.delta.store.announced import announce
-from streaming.delta.store.objects import StoreError, create, delete
+from streaming.delta.store.objects import StoreError, create, delete, remember
 from streaming.delta.store.place import Url, at_once
-from streaming.delta.store.written_here import remember
 from streaming.errors import TableRefused, TableUnreadable
 
 if TYPE_CHECKING:

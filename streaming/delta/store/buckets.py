@@ -18,8 +18,7 @@ from obstore.exceptions import (
 )
 from obstore.store import from_url
 
-from streaming.delta.store.contract import ObjectStatus, StoreError
-from streaming.delta.store.place import PATIENCE
+from streaming.delta.store.place import PATIENCE, ObjectStatus, StoreError
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
 class Bucket:
-    """One bucket or container. Implements :class:`streaming.delta.store.contract.Store`."""
+    """One bucket or container. Implements :class:`streaming.delta.store.place.Store`."""
 
     def __init__(self, root: Url) -> None:
         """Open no connection yet; ``ConfigurationError`` if an option is missing or unknown to this kind of store."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hdfs_native import Client, WriteOptions
 
-from streaming.delta.store.contract import ObjectStatus, StoreError
+from streaming.delta.store.place import ObjectStatus, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ _MILLIS = 1000
 
 
 class Hdfs:
-    """One name service. Implements :class:`streaming.delta.store.contract.Store`."""
+    """One name service. Implements :class:`streaming.delta.store.place.Store`."""
 
     def __init__(self, root: Url) -> None:
         self._root = root

@@ -3,32 +3,12 @@
 Only this module accesses the bytes of tables; all others build on it. Depends on places.
 """
 
-# Theory of operation
-#
-# A Delta table needs little from its store: objects that appear whole or not at all, a listing that shows what was
-# written, and one exclusive verb, with which exactly one of several writers of a name succeeds. Everything else (locks,
-# renames, times of files) differs between stores, so nothing here needs it.
-#
-# In a folder each verb is a system call or three: a look at a log entry takes 2 microseconds, but 25 to 37 through the
-# library for object stores, and the exporter looks hundreds of times a second. An exclusive create links a draft to its
-# name: the link fails if the name exists, and readers never see a part of the object.
-#
-# In an object store, create is a PUT with If-None-Match. Not every server that accepts the header honours it
-# (``prove_exclusive``). In HDFS a created name is visible while it is still empty, so the object is written under a
-# draft's name and renamed without overwriting, which the name node decides.
-#
-# A verb that raises may still have succeeded: the answer can be lost after the store has done its work. Callers that
-# need to know must look (``log.writer``).
-#
-# Invariants
-#   1. ``create`` returns True to at most one caller of a name. tests/delta/store/test_stores.py.
-#   2. ``get`` returns all that one ``create`` or ``put`` wrote, or raises. The same file.
-#   3. ``head`` returns another identity after an object was replaced.
-
 from __future__ import annotations
 
 import os
 import secrets
+import threading
+from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -36,15 +16,14 @@ from pathlib import Path
 from threading import Barrier
 from typing import TYPE_CHECKING, Final
 
-from streaming.delta.store.contract import ObjectStatus, StoreError
-from streaming.delta.store.written_here import forget
+from streaming.delta.store.place import ObjectStatus, StoreError, Url
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.delta.store.contract import Store
-    from streaming.delta.store.place import Place, Url
+    from streaming.delta.store.place import Place, Store
+
 
 __all__ = [
     "ObjectStatus", "StoreError", "create", "delete", "get", "head", "names_below", "prove_exclusive", "put", "repeat",
@@ -223,3 +202,40 @@ def prove_exclusive(place: Place) -> None:
                     "they had created it, so commits would be lost; point tables.directory (--tables) at a store that "
                     "keeps If-None-Match, as S3, Azure and Google Cloud Storage do"
                 )
+
+
+# Objects of a store that this process has written lately: they never change, so it need not request them again.
+# The data files and the log entries of tables only; the queries of a job read what the others of them have committed.
+
+
+KEPT_BYTES: Final = 16 << 20
+LARGEST_BYTES: Final = 1 << 20
+
+_contents: Final[OrderedDict[Url, bytes]] = OrderedDict()
+_lock: Final = threading.Lock()
+
+
+def remember(place: Place, content: bytes) -> None:
+    """Keep what was written, unless it is large, or lies in a folder."""
+    if not isinstance(place, Url) or len(content) > LARGEST_BYTES:
+        return
+    with _lock:
+        _contents[place] = content
+        _contents.move_to_end(place)
+        while sum(map(len, _contents.values())) > KEPT_BYTES:
+            _contents.popitem(last=False)
+
+
+def recall(place: Place) -> bytes | None:
+    """Return what this process has written; None if that is not known any more."""
+    if not isinstance(place, Url):
+        return None
+    with _lock:
+        return _contents.get(place)
+
+
+def forget(place: Place) -> None:
+    """Forget an object that is deleted."""
+    if isinstance(place, Url):
+        with _lock:
+            _contents.pop(place, None)

@@ -11,17 +11,15 @@ import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.errors import ConfigurationError, sentence_of
 from streaming.secret_values import as_of_now
 from streaming.sources.protocol.certificate_chains import end_of_own, last_end
-from streaming.sources.protocol.key_stores import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streaming.sources.protocol.key_stores import KeyStore
 
 SUPPORTED: Final = frozenset({
     "ssl.ca.location", "ssl.ca.pem", "ssl.crl.location", "ssl.certificate.location", "ssl.certificate.pem",
@@ -177,7 +175,7 @@ class Tls:
             context.load_cert_chain(chain, key, as_of_now(self.client.get("ssl.key.password", "")))
 
     def _store(self, key: str) -> KeyStore:
-        return read(self.client[key], as_of_now(self.client.get(key.replace(".location", ".password"), "")))
+        return read_store(self.client[key], as_of_now(self.client.get(key.replace(".location", ".password"), "")))
 
     def _written(self, path: Path, key: str) -> str:
         return _private(path, self.client[key])
@@ -252,3 +250,59 @@ def refusal_of_ours(error: OSError | str) -> str:
     """Return the words of a server that does not accept our certificate, or our lack of one; "" of other errors."""
     reason = (getattr(error, "reason", None) or "") if isinstance(error, ssl.SSLError) else ""
     return reason.partition("ALERT_")[2].lower().replace("_", " ") if _OF_OURS.search(reason) else ""
+
+
+# Truststores and keystores, as clients of Kafka take them: PKCS #12 (RFC 7292) or PEM (KIP-651), by what is in the
+# file. Keys stay in memory.
+
+
+_JKS: Final = b"\xfe\xed\xfe\xed"
+_PEM: Final = b"-----BEGIN "
+
+
+class KeyStore(NamedTuple):
+    """Content of a store, as PEM.
+
+    Attributes:
+        key: the private key; empty without one. Of a store in PEM it may be encrypted.
+        chain: the key's own certificate and those that sign it; empty without a key.
+        certificates: every certificate.
+    """
+
+    key: str
+    chain: str
+    certificates: str
+
+
+def read_store(location: str, password: str) -> KeyStore:
+    """Read a store.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no store, or the password is another one; the sentence holds neither.
+    """
+    content = Path(location).read_bytes()
+    if _PEM in content:
+        pem = content.decode("utf-8", errors="replace")
+        return KeyStore(pem, pem, pem)
+    if content.startswith(_JKS):
+        raise ValueError(
+            f"it has the old format JKS; convert it, by keytool -importkeystore -srckeystore {location} "
+            f"-destkeystore {Path(location).stem}.p12 -deststoretype PKCS12"
+        )
+    return _of_pkcs12(content, password)
+
+
+def _of_pkcs12(content: bytes, password: str) -> KeyStore:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12  # noqa: PLC0415 - only who has a store needs it
+
+    try:
+        store = pkcs12.load_pkcs12(content, password.encode() or None)
+    except ValueError:
+        raise ValueError("it is no PKCS #12 store, or its password is another one") from None
+    every = [each for each in (store.cert, *store.additional_certs) if each is not None]
+    pem = "".join(each.certificate.public_bytes(Encoding.PEM).decode() for each in every)
+    if store.key is None or store.cert is None:
+        return KeyStore("", "", pem)
+    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return KeyStore(key, pem, pem)

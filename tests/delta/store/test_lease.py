@@ -13,7 +13,6 @@ import pytest
 from streaming.delta.log.claim import LeaseClaim, LockClaim, claim_of
 from streaming.delta.store import lease as module
 from streaming.delta.store import objects
-from streaming.delta.store.contract import StoreError
 from streaming.delta.store.lease import (
     NONE_YET,
     NUMBERS_LEFT,
@@ -24,6 +23,7 @@ from streaming.delta.store.lease import (
     newest_number,
     numbers_below,
 )
+from streaming.delta.store.place import StoreError
 from streaming.errors import ConfigurationError, TableRefused
 from streaming.locks import Lock
 
