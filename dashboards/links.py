@@ -32,13 +32,10 @@ _BROKER: Final = 'reReplaceAll ":.*" ""'
 
 
 def page_of_alert(url: str, about: Mapping[str, str]) -> str | None:
-    """Return the link of an alert to the page that says most about it, a template of Prometheus.
+    """Return the link of an alert to the page that says most about it, a template of Prometheus; none without ``url``.
 
-    That is the page of its incident; without one, that of its group, topic or broker, or else of its cluster.
-
-    Args:
-        url: of the exporter, as others reach it (``export.url``); "" is none, and then there is no link.
-        about: the subjects of an alert, and the label of the alert that has each.
+    That is the page of its incident; without one, that of its group, topic or broker, or else of its cluster. ``about``
+    has the label of the alert for each.
     """
     if not url:
         return None

@@ -189,9 +189,7 @@ def change_of(alerts: AlertsSettings, condition: Condition) -> tuple[Alert | Non
 def rules_of(alerts: AlertsSettings, rules: Mapping[Condition, Rule] = RULES) -> dict[Condition, Rule]:
     """Return rules as configured: when conditions are raised, and how severe they are.
 
-    Args:
-        alerts: the configuration.
-        rules: the defaults; of the exporter's conditions only the severity is configured here, their rule waits.
+    Of the exporter's conditions only the severity is configured here, their rule waits.
     """
     return {condition: _rule(alerts, condition, rule) for condition, rule in rules.items()}
 

@@ -27,11 +27,7 @@ _OF_ONE: Final = {"broker_metrics": "those brokers", "spark_checkpoints": "those
 
 
 def each_cluster(path: Path | None, only: str | None = None) -> list[Settings]:
-    """Read a configuration, and return the settings of each of its clusters; of ``[cluster]``, one.
-
-    Args:
-        path: of the option ``--config``.
-        only: the name of the one that is wanted.
+    """Read a configuration, and return the settings of each of its clusters, or of one; of ``[cluster]``, one.
 
     Raises:
         ConfigurationError: as of :func:`streaming.settings.load`; two clusters have one name, or none has this one.

@@ -31,12 +31,7 @@ _BETWEEN: Final = "__"
 
 
 def file_to_read(option: Path | None, environment: Mapping[str, str]) -> Path | None:
-    """Return the file that is read, None without any.
-
-    Args:
-        option: the value of ``--config``.
-        environment: variables.
-    """
+    """Return the file that is read, that of ``--config`` first; None without any."""
     if option is not None:
         return option
     if name := environment.get(VARIABLE):
@@ -63,12 +58,9 @@ def read(path: Path | None) -> dict[str, Any]:
 
 
 def overridden(document: Mapping[str, Any], schema: type, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return a document with the values of the environment.
+    """Return an unchecked document with the values of the environment, for the keys that a dataclass has.
 
-    Args:
-        document: of a file, unchecked.
-        schema: a dataclass, whose fields are the keys.
-        environment: variables; those of a list have commas between the items, those of a table are a table of TOML.
+    The values of a list have commas between the items, those of a table are a table of TOML.
 
     Raises:
         ConfigurationError: a variable names no key, or its value is none; the sentence names the variable.

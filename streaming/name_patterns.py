@@ -72,11 +72,7 @@ def expression_of(pattern: str) -> str:
 
 
 def check_patterns(key: str, patterns: Iterable[str]) -> None:
-    """Refuse a pattern that is empty, or that is meant as a regular expression.
-
-    Args:
-        key: the setting or the option that has them.
-        patterns: what was written there.
+    """Refuse a pattern that is empty, or that is meant as a regular expression; the sentence names the key.
 
     Raises:
         ConfigurationError: one is; the sentence names the key and the fix.

@@ -31,11 +31,7 @@ class StoredText(str):
     read: Callable[[], str]
 
     def __new__(cls, read: Callable[[], str]) -> Self:
-        """Read it for the first time.
-
-        Args:
-            read: reads it; raises ConfigurationError where it cannot.
-        """
+        """Read it for the first time; ``read`` raises ConfigurationError where it cannot."""
         text = super().__new__(cls, read())
         text.read = read
         return text

@@ -262,10 +262,6 @@ def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> Sett
 def document_of(path: Path | None, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """Return the unchecked configuration: the file with the overrides of the environment.
 
-    Args:
-        path: of the option ``--config``.
-        environment: variables.
-
     Raises:
         ConfigurationError: the file is missing, is not TOML, or a variable names no key.
     """
@@ -462,9 +458,7 @@ def check_duration(key: str, seconds: float) -> None:
 def check_place(key: str, place: str) -> None:
     """Refuse a place that is named by a scheme (``s3://bucket/tables``): it would become a local folder ``s3:``.
 
-    Args:
-        key: the setting or the option that names it.
-        place: of a folder or a file. A ``Path`` has one slash less than what was written.
+    A ``Path`` has one slash less than what was written.
 
     Raises:
         ConfigurationError: it has a scheme; the sentence names the key and what to write instead.

@@ -76,10 +76,7 @@ class Terminal(Console):
 def print_wrapped(console: Terminal, line: Text | str, *, in_pipe: int | None = None) -> None:
     """Print a line; on a terminal as several if it is longer, all but the first indented.
 
-    Args:
-        console: that it is printed to.
-        line: with its colours.
-        in_pipe: characters in a line where there is no terminal; None for no limit.
+    Where there is no terminal, a line has ``in_pipe`` characters; None for no limit.
     """
     text = Text(printable(line)) if isinstance(line, str) else line
     text = _readable(text)

@@ -48,12 +48,7 @@ OF_EXECUTOR: Final = {
 
 
 def command_of(words: Sequence[str], environment: Mapping[str, str], home: Path) -> list[str | Path]:
-    """Return the program that the words of a container stand for.
-
-    Args:
-        words: what the container is started with; the first is one of ``OF_SPARK``.
-        environment: its variables.
-        home: where Spark is installed.
+    """Return the program that the words of a container stand for, by its variables and where Spark is installed.
 
     Raises:
         MissingTool: it is an executor without a variable that Spark gives one.
@@ -105,11 +100,8 @@ def delete_left(driver: str, api: Callable[[str, str], dict[str, Any]]) -> list[
     """Delete the pods of executors that a driver has left behind in its pod, and return their names.
 
     Spark deletes those of a driver that ends by itself, and Kubernetes those of a pod that is deleted; but a container
-    that is started again is in the same pod.
-
-    Args:
-        driver: the name of the pod.
-        api: makes a request, of a method and a path below the pods of the namespace.
+    that is started again is in the same pod. ``api`` makes a request, of a method and a path below the pods of the
+    namespace.
     """
     pods = api("GET", "?labelSelector=spark-role%3Dexecutor")["items"]
     owners = {pod["metadata"]["name"]: pod["metadata"].get("ownerReferences", ()) for pod in pods}

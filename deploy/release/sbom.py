@@ -133,12 +133,9 @@ def licence_of(name: str) -> str:
 def document_of(
     root: Mapping[str, Any], components: list[dict[str, Any]], needs: Mapping[str, Iterable[str]]
 ) -> dict[str, Any]:
-    """Return a whole list; its time is that of the commit.
+    """Return a whole list of a component and what is inside; its time is that of the commit.
 
-    Args:
-        root: the component that the list is of.
-        components: what is inside.
-        needs: package URLs of what each one needs, by its own.
+    ``needs`` has package URLs of what each one needs, by its own.
     """
     made = dt.datetime.fromtimestamp(commit_seconds(), dt.UTC)
     identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{root['purl']} {made.isoformat()}")

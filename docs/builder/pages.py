@@ -44,10 +44,7 @@ def write_pages(folder: Path) -> None:
 
 
 def build(output: Path) -> None:
-    """Build the site as HTML.
-
-    Args:
-        output: folder of the site, emptied before; the pages as Sphinx reads them are in another one next to it.
+    """Build the site as HTML in a folder, emptied before; next to it are the pages as Sphinx reads them.
 
     Raises:
         DocumentationBroken: a page is wrong.
@@ -59,11 +56,7 @@ def build(output: Path) -> None:
 
 
 def write_html(pages: Path, output: Path) -> None:
-    """Run Sphinx.
-
-    Args:
-        pages: folder of Markdown files, of which index.md leads to all others.
-        output: folder of the site.
+    """Run Sphinx on a folder of Markdown files, of which index.md leads to all others.
 
     Raises:
         DocumentationBroken: Sphinx warned of something.
@@ -150,11 +143,8 @@ def with_site_links(
 ) -> tuple[str, set[str]]:
     """Return a page with its links as the site has them, and the files that it links to.
 
-    Args:
-        text: Markdown.
-        path: of the page in the repository.
-        places: of all pages in the site, by their path in the repository.
-        is_file: whether the repository has a file of that path. Other targets stay, and fail the build.
+    ``places`` has all pages in the site by their path in the repository; targets that are no file of the repository
+    stay, and fail the build.
     """
     here = posixpath.dirname(places[path])
     linked: set[str] = set()

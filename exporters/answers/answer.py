@@ -169,12 +169,9 @@ class UnknownName(ConfigurationError):
 
 
 def refuse_unknown(given: Iterable[str] | None, existing: Iterable[str], what: str) -> None:
-    """Refuse a name that nothing has: an empty answer would look like a healthy one.
+    """Refuse a name or pattern that fits nothing: an empty answer would look like a healthy one.
 
-    Args:
-        given: patterns; one that leaves out may leave out nothing.
-        existing: every name there is.
-        what: they are names of, in the singular.
+    A pattern that leaves out may leave out nothing; ``what`` is the word for one of them.
 
     Raises:
         UnknownName: a name, or a pattern, fits nothing; the sentence lists the first of what there is.

@@ -205,12 +205,7 @@ class IncidentReport:
 
 
 def report(tables: Tables, any_id: str, url: str = "") -> IncidentReport:
-    """Return everything about the incident that an id finds.
-
-    Args:
-        tables: where it comes from.
-        any_id: short, under any name of its cluster, or the beginning of a long one.
-        url: address of the exporter as others reach it (``export.url``); "" while that is not known.
+    """Return everything about the incident that an id finds: short, or the beginning of a long one.
 
     Raises:
         IncidentUnknown: there is none, or several long ids begin so.

@@ -211,13 +211,8 @@ _NEEDS_BACKSLASH: Final = re.compile(r"[\\^]")
 def silence_link(alertmanager: str, cluster: str, ids: Sequence[str], comment: str = "") -> str | None:
     """Return the address of Alertmanager's form for a new silence; None without the address of Alertmanager.
 
-    Everything is percent-encoded, spaces, too: its page decodes no ``+``.
-
-    Args:
-        alertmanager: its address (``export.alertmanager_url``); "" is none.
-        cluster: the name that it has now, as in labels.
-        ids: short ids of the incident, and of any incident merged into it.
-        comment: what the form has as the comment of the silence.
+    Everything is percent-encoded, spaces, too: its page decodes no ``+``. The short ids are of the incident, and of any
+    incident merged into it.
     """
     if not alertmanager:
         return None

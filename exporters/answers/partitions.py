@@ -206,9 +206,7 @@ def _severity(partition: PartitionState) -> tuple[int, bool, int]:
 def _counted_until(cluster: ClusterSnapshot, now: int | None) -> int | None:
     """Return the time up to which an open episode has lasted, by the clock of the data, in UTC microseconds.
 
-    Args:
-        cluster: its snapshot.
-        now: UTC microseconds by this machine's clock; None where the data is of the past: then it ends the episode.
+    ``now`` is by this machine's clock; None where the data is of the past: then it ends the episode.
     """
     age = None if now is None else cluster.age_seconds(now)
     return cluster.watermark if cluster.watermark is None or age is None else cluster.watermark + round(age * SECOND)

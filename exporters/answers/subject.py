@@ -187,13 +187,7 @@ class Inquiry:
         return rows or ()
 
     def without_samples(self, table: Table, what: str, needs: str) -> Sentence:
-        """Say why there is no row of samples.
-
-        Args:
-            table: of the samples.
-            what: they are of.
-            needs: what it takes that there are any.
-        """
+        """Say why a table has no samples of something, and what it needs to have any."""
         if not self.clusters:
             return Sentence(self.no_cluster)
         if table.name in self.unreadable:

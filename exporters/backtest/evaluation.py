@@ -122,17 +122,7 @@ class Firing:
 def firings(
     files: Sequence[RuleFile], judgement: Judgement, scraped: ScrapedSeries, times: range, folder: Path
 ) -> list[Firing]:
-    """Evaluate rules at every scrape.
-
-    Args:
-        files: the rules.
-        judgement: which of them are evaluated.
-        scraped: the series that they read.
-        times: of the scrapes, UTC microseconds.
-        folder: an empty one, for what promtool reads.
-
-    Returns:
-        what fired, by time.
+    """Evaluate rules at every scrape, in an empty folder; return what fired, by time.
 
     Raises:
         ConfigurationError: promtool is missing, or refuses the rules.

@@ -39,14 +39,7 @@ def replayed(
     settings: ExportSettings,
     conditions: ConditionSettings = DEFAULT_SETTINGS,
 ) -> Iterator[str]:
-    """Yield the exposition of each scrape.
-
-    Args:
-        tables: the folder of the tables.
-        times: of the scrapes, UTC microseconds.
-        names: metrics that are rendered.
-        settings: of the exporter.
-        conditions: which are raised, as configured now.
+    """Yield the exposition of some metrics at each scrape, with conditions raised as configured now.
 
     Raises:
         ConfigurationError: the first scrape is before the oldest state that the rows of the table still give.

@@ -42,12 +42,7 @@ class RiskHistory:
     _now: dict[str, int | None] = field(default_factory=dict)
 
     def add(self, snapshot: ReplicationSnapshot, now: int) -> None:
-        """Add the present counts.
-
-        Args:
-            snapshot: of all clusters.
-            now: UTC microseconds.
-        """
+        """Add the present counts of all clusters."""
         self._now = counts = {state: counted(snapshot, state) for state in AT_RISK}
         number = now // (STEP_SECONDS * SECOND)
         if not self._steps or self._steps[-1].number != number:

@@ -40,13 +40,7 @@ class Block:
     __slots__ = ("_checksum", "_deflated", "pieces", "series", "size")
 
     def __init__(self, pieces: Sequence[bytes], series: int, size: int | None = None) -> None:
-        """Hold some lines.
-
-        Args:
-            pieces: whole lines.
-            series: number of samples in them.
-            size: bytes of all pieces, if it is clear already.
-        """
+        """Hold pieces of whole lines with a number of samples, and of a size if it is clear already."""
         self.pieces = pieces
         self.series = series
         self.size = sum(map(len, pieces)) if size is None else size

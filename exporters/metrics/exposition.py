@@ -143,11 +143,8 @@ class Exposition:
     def prepare(self, snapshot: ReplicationSnapshot, now: int, *, in_steps: bool = False) -> PreparedSnapshot:
         """Render and compress what changed since the last snapshot, so that no scrape waits for it.
 
-        Args:
-            snapshot: content of the tables.
-            now: UTC microseconds.
-            in_steps: leave some of the work for the next time when all offsets moved, so that a change in the meantime
-                is shown first.
+        ``in_steps`` leaves some of the work for the next time when all offsets moved, so that a change in the meantime
+        is shown first.
         """
         with self._lock:
             try:

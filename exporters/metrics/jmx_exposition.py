@@ -39,13 +39,7 @@ class JmxExposition:
     def __init__(
         self, stale_after_seconds: float, oldest: Mapping[str, float], chosen: SeriesFilter = EVERYTHING
     ) -> None:
-        """Render nothing yet.
-
-        Args:
-            stale_after_seconds: data age beyond which a cluster's state is left out.
-            oldest: up to which age samples are exposed, in seconds, by table.
-            chosen: what is left out by choice.
-        """
+        """Render nothing yet; ``oldest`` is up to which age samples are exposed, in seconds, by table."""
         self._filter = chosen
         self._stale_after = stale_after_seconds
         self._oldest = oldest

@@ -92,11 +92,7 @@ class TopicLines:
         )
 
     def update(self, view: TopicView, cluster: str) -> list[int]:
-        """Render the metrics of which an input changed.
-
-        Returns:
-            the metrics whose lines changed, by index.
-        """
+        """Render the metrics of which an input changed; return by index those whose lines changed."""
         changed: list[int] = []
         outdated = self._outdated(view)
         if outdated is _ALL:

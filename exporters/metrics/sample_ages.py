@@ -38,9 +38,7 @@ _TABLES: Final = tuple(table for table in _INTERVAL_OF if table != tables.ISR_RE
 def oldest_ages(stale_after: float, collect: CollectSettings) -> Mapping[str, float]:
     """Return up to which age samples are exposed, in seconds, by table.
 
-    Args:
-        stale_after: the age beyond which data is stale, in seconds.
-        collect: the intervals; one that is longer than ``stale_after`` must not make its samples come and go.
+    An interval that is longer than ``stale_after`` must not make its samples come and go.
     """
     return {table: max(stale_after, INTERVALS * getattr(collect, interval)) for table, interval in _INTERVAL_OF.items()}
 

@@ -110,15 +110,8 @@ def choose(
 ) -> dict[str, Detail]:
     """Choose the partitions that have series: offline ones first, then by what else is wrong, then by the last change.
 
-    Among equals those stay that were chosen before, so that series do not come and go.
-
-    Args:
-        clusters: all that are exposed together.
-        limit: the most series that partitions and replicas have besides those of every partition.
-        shows_topic: whether a topic has series at all.
-
-    Returns:
-        by cluster id.
+    Return them by cluster id. Among equals those stay that were chosen before, so that series do not come and go.
+    ``limit`` is the most series that partitions and replicas have besides those of every partition.
     """
     together = list(clusters)
     chosen: dict[str, set[Key]] = {each.cluster.cluster_id: set() for each in together}

@@ -147,13 +147,9 @@ class BaseSnapshots:
     def at(
         self, kept: KeptTable, changes: DeltaTable, at: int, clusters: Collection[str] | None
     ) -> tuple[SnapshotDraft, int]:
-        """Return the state at a moment, and the newest version that it has a change of.
+        """Return the state at a moment, of all clusters or some, and the newest version that it has a change of.
 
-        Args:
-            kept: the change log.
-            changes: the same as it was opened last.
-            at: UTC microseconds.
-            clusters: ids; None: all.
+        ``kept`` is the change log, ``changes`` the same as it was opened last.
 
         Raises:
             TableUnreadable: the change log cannot be read.
@@ -413,10 +409,7 @@ class StoredTopic(MutableMapping[int, PartitionState]):
 def put_stored(draft: SnapshotDraft, live: pa.Table, deleted: pa.Table) -> None:
     """Put the partitions of a base into a draft that has no partitions yet, after its clusters.
 
-    Args:
-        draft: of nothing but clusters and brokers.
-        live: partitions in the columns of ``partition_state`` and in ``STORED_ORDER``, each once.
-        deleted: tombstones, in the same columns.
+    ``live`` are in ``STORED_ORDER``, each once; ``deleted`` are tombstones.
     """
     live = live.combine_chunks()
     for rows in (live, deleted):

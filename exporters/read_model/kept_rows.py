@@ -31,13 +31,7 @@ class KeptTable:
     """A table, opened again when it has another version. Not for more than one thread at once."""
 
     def __init__(self, tables: Place, definition: Table, selected: str = "") -> None:
-        """Read nothing yet.
-
-        Args:
-            tables: the folder of the tables; it need not exist yet.
-            definition: of the table.
-            selected: SQL of the columns that :meth:`rows` returns.
-        """
+        """Read nothing yet; the folder of the tables need not exist. ``selected`` is the SQL of :meth:`rows`."""
         self._tables, self._definition, self._selected = tables, definition, selected
         self._table: DeltaTable | None = None
         self._identity: tuple[object, ...] | None = None  # of the entry of its version

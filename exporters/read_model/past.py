@@ -106,12 +106,9 @@ class Past:
         clock: Callable[[], int] = micros_now,
         present: Callable[[], ReplicationSnapshot] | None = None,
     ) -> None:
-        """Read nothing yet.
+        """Read nothing yet; the folder of the tables need not exist.
 
-        Args:
-            tables: the folder of the tables; it need not exist yet.
-            clock: gives the time in UTC microseconds, by which refusals are written.
-            present: gives the newest snapshot, which has the newest report of each cluster; None: it is read.
+        ``present`` gives the newest snapshot, which has the newest report of each cluster; without it, that is read.
         """
         self.tables = tables
         self._clock, self._present = clock, present
@@ -152,11 +149,7 @@ class Past:
         return True
 
     def snapshot(self, at: int, clusters: Collection[str] | None = None) -> ReplicationSnapshot:
-        """Return the state at a moment, with ``read_at`` the moment.
-
-        Args:
-            at: UTC microseconds.
-            clusters: ids; None: all. One that was not observed before the moment is absent.
+        """Return the state at a moment, with ``read_at`` the moment; a cluster that was not observed before is absent.
 
         Raises:
             MomentRefused: it lies before the oldest history or after the newest report.
@@ -454,9 +447,7 @@ def sampled_spells_at(rows: pa.Table, at: int) -> pa.Table:
 def incidents_at(rows: pa.Table, at: int) -> dict[str, ClusterIncidents]:
     """Return the incidents that were open at a moment, by cluster id; what was merged is part of the other one.
 
-    Args:
-        rows: every incident, with ``INCIDENT_COLUMNS``.
-        at: UTC microseconds.
+    The rows are every incident, with ``INCIDENT_COLUMNS``.
     """
     ids = columns_of(rows, ID_COLUMNS)
     ids_of_rows = [dict(zip(ids, values, strict=True)) for values in zip(*ids.values(), strict=True)]

@@ -136,13 +136,7 @@ class AddedEvents(NamedTuple):
 
 
 def added_events(tables: Place, version: int, selection: EventFilter, table_id: str | None) -> AddedEvents:
-    """Read the selected events that were committed after a version of ``partition_changes``.
-
-    Args:
-        tables: the folder of the tables.
-        version: that was read last.
-        selection: which events.
-        table_id: id of the table that the version is of; None is unknown.
+    """Read the selected events that were committed after a version of ``partition_changes``, of a table with an id.
 
     Raises:
         ChangesRestarted: the changes after that version are not there any more, or the table is another one.

@@ -75,14 +75,10 @@ class Refresher(threading.Thread):
         program_version: str,
         prepare: Callable[[ReplicationSnapshot], bool] = lambda _: True,
     ) -> None:
-        """Create the thread; nothing is read before ``start``.
+        """Create the thread, which alone uses the reader from now on; nothing is read before ``start``.
 
-        Args:
-            reader: used by this thread only from now on.
-            refresh_seconds: longest pause between two refreshes; new changes end it.
-            program_version: exposed by ``build_info``.
-            prepare: what is done with each new snapshot before it is shown; returns whether nothing of it is left for
-                another time, so that the next change does not wait for it.
+        ``prepare`` does something with each new snapshot before it is shown, and returns whether nothing of it is left
+        for another time, so that the next change does not wait for it.
         """
         super().__init__(name="refresher", daemon=True)
         self._reader = reader

@@ -51,16 +51,7 @@ _LOG_COLUMNS: Final = ("topic_id", "partition", "broker", "log_start_offset", "l
 
 
 def read_rows(rows: pa.Table, name: str, row: type[Any]) -> Put:
-    """Read a whole table of samples, of the clusters whose state is there.
-
-    Args:
-        rows: of the table.
-        name: of the table, and of the field of ``ClusterSamples``.
-        row: what is read of each.
-
-    Returns:
-        what takes them over.
-    """
+    """Read a table of samples, of the clusters whose state is there; return what takes over a ``row`` of each."""
     owners, of_cluster = _by_cluster(rows, row)
     samples = {cluster_id: tuple(each) for cluster_id, each in of_cluster.items()}
     put_progress_of_samples = _read_progress(rows)
@@ -287,13 +278,7 @@ _KEY: Final = ["topic_id", "partition"]
 def messages_in(
     counts: tuple[tuple[int, int], ...] | None, before: pa.Table | None, logs: pa.Table
 ) -> tuple[tuple[int, int], ...]:
-    """Add to the counts, by broker, what two samples of all logs differ by.
-
-    Args:
-        counts: those up to the sample before.
-        before: the sample before; None for none.
-        logs: the newest sample.
-    """
+    """Add to the counts, by broker, what two samples of all logs differ by."""
     added = Counter(dict(counts or ()))
     leaders = _ends_of_leaders(logs)
     added.update(dict.fromkeys(pc.unique(leaders["broker"]).to_pylist(), 0))

@@ -31,14 +31,9 @@ def output_for(console: Terminal, chosen: RowFormat | None, answer: Answer, *, l
 def print_answer(
     output: RowOutput, subject: str, answer: Answer, *, also: Answer | None = None, shown: SubjectColumns | None = None
 ) -> None:
-    """Print an answer.
+    """Print an answer, with its rows shown as those of the subject or otherwise.
 
-    Args:
-        output: where to, in which format.
-        subject: that answered.
-        answer: of it.
-        also: the unhealthy partitions, below an answer about clusters; CSV, which has one table, is without them.
-        shown: how rows are shown; by default as those of the subject.
+    ``also`` are the unhealthy partitions, below an answer about clusters; CSV, which has one table, is without them.
     """
     if output.format is not RowFormat.JSON:
         say_heading(output, answer)

@@ -30,10 +30,7 @@ MOMENT_COLUMNS: Final = (
 def event_fields(rows: Iterable[Row], clock: Clock, *, is_line: bool) -> tuple[Field, ...]:
     """Return the columns of an event; a line for a pipe has the full time and the cluster.
 
-    Args:
-        rows: of a table; it has a column for the cluster if they are of more than one.
-        clock: formats the times.
-        is_line: of a line, not of a table.
+    Rows of a table have a column for the cluster if they are of more than one.
     """
     zone = "local" if clock.local else "UTC"
     cluster = Field("cluster", lambda row: str(row["cluster"]))
@@ -132,9 +129,7 @@ def _grouped(events: Iterable[Row]) -> Iterable[Row]:
 def newest_moments(read: Read, limit: int | None) -> Iterable[Row]:
     """Return the newest rows, oldest first; none of them lacks an event because too few were read.
 
-    Args:
-        read: reads the newest N events, or all of them, oldest first.
-        limit: how many rows at most; None returns all.
+    ``read`` reads the newest N events, or all of them, oldest first.
     """
     if limit is None:
         return _grouped(read(None))

@@ -36,13 +36,9 @@ class EventFollower:
     def __init__(
         self, tables: Place, event_filter: EventFilter, limit: int | None, on_gap: Callable[[ChangesRestarted], None]
     ) -> None:
-        """Read nothing yet.
+        """Read nothing yet; begin with some old events, or all.
 
-        Args:
-            tables: the folder of the tables; it need not exist yet.
-            event_filter: which events.
-            limit: how many old ones to begin with; None gives all.
-            on_gap: called when the changes could not be followed and the history is read again.
+        ``on_gap`` is called when the changes could not be followed and the history is read again.
         """
         self._tables, self._filter, self._limit, self._on_gap = tables, event_filter, limit, on_gap
         self._tail: ChangeReader | None = None
@@ -98,14 +94,9 @@ class ServerFollower:
         newest: Callable[[int | None], Iterable[Row]],
         say: Callable[[str], None],
     ) -> None:
-        """Ask for nothing yet.
+        """Ask for nothing yet; begin with some old events, or all; ``newest`` reads those, oldest first.
 
-        Args:
-            server: to ask.
-            question: which events.
-            limit: how many old ones to begin with; None gives all.
-            newest: reads the newest N, oldest first.
-            say: is given why the server does not answer, once, and why events are read again.
+        ``say`` is given why the server does not answer, once, and why events are read again.
         """
         self._server, self._question, self._limit = server, question, limit
         self._newest, self._say = newest, say

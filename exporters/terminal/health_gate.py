@@ -64,11 +64,7 @@ class HealthReader:
     def __init__(self, tables: Place, clusters: tuple[str, ...], basis: HealthBasis, at: int | None = None) -> None:
         """Read nothing yet; the folder of the tables need not exist yet.
 
-        Args:
-            tables: the folder of the tables.
-            clusters: patterns of names or ids; without any, all clusters count.
-            basis: what the answer must rest on.
-            at: a moment of the past, UTC microseconds; None is the present.
+        Without patterns of names or ids all clusters count; ``at`` is a moment of the past.
         """
         self._tables, self._reader, self._at = tables, TablesReader(tables), at
         self._clusters = clusters
@@ -190,14 +186,9 @@ class WaitLimits:
     sleep: Callable[[float], None]
 
     def until_healthy(self, look: Callable[[], Look], report: Callable[[Look, float], None]) -> Look:
-        """Look until everything is healthy and settled, or the time is over.
+        """Look until everything is healthy and settled, or the time is over; return the last look.
 
-        Args:
-            look: looks once.
-            report: is given each look that does not pass, with the seconds left.
-
-        Returns:
-            the last look.
+        ``report`` is given each look that does not pass, with the seconds left.
         """
         end, settling = self.clock() + self.seconds, SettlingClock(self.settle_seconds)
         while True:

@@ -93,10 +93,7 @@ def taken(widths: Iterable[int]) -> int:
 def table_of(columns: Sequence[TextColumn], styles: Sequence[str], width: int) -> Table:
     """Return a table in which columns of words are broken between words, the longest ones first.
 
-    Args:
-        columns: that fit.
-        styles: of the rows.
-        width: of the terminal; that of the table is larger where a word or an id is.
+    It is wider than the terminal where a word or an id is.
     """
     for longest in range(max(column.widest for column in columns), 0, -1):
         widths = [max(column.narrowest, min(column.widest, longest)) for column in columns]

@@ -88,12 +88,9 @@ def clusters_of(snapshot: ReplicationSnapshot, names: Iterable[str]) -> dict[str
 def clusters_then(
     read: Callable[[frozenset[str] | None], ReplicationSnapshot], present: ReplicationSnapshot, names: Sequence[str]
 ) -> tuple[ReplicationSnapshot, SelectedThen]:
-    """Return a state of the past, and the clusters of it that a request selects.
+    """Return a state of the past, and the clusters of it that a request selects; without names all.
 
-    Args:
-        read: reads the state of the clusters with some ids; of all with None, which takes longer.
-        present: the newest state.
-        names: as the request has them; none select all.
+    ``read`` reads the state of the clusters with some ids; of all with None, which takes longer.
 
     Raises:
         RequestRefused: there is no such cluster, then or now.
@@ -257,12 +254,7 @@ def selection_of(name: str, values: Mapping[str, Any]) -> str:
 
 
 def cursor_of(text: str, selection: str, types: tuple[type[str | int], ...]) -> Cursor:
-    """Decode a cursor.
-
-    Args:
-        text: as the client has it.
-        selection: of this request; a cursor of another one is refused.
-        types: of the parts of a key.
+    """Decode a cursor, whose key has parts of some types; one of another selection is refused.
 
     Raises:
         RequestRefused: it is not one that a response of this selection had.
@@ -280,14 +272,7 @@ def cursor_of(text: str, selection: str, types: tuple[type[str | int], ...]) -> 
 
 
 def page_of(rows: Iterable[T], key: Callable[[T], Key], limit: int, after: Key | None) -> Page[T]:
-    """Take the rows behind a key, up to a limit, and count all of them.
-
-    Args:
-        rows: in the order of their keys.
-        key: of a row; no other row has the same.
-        limit: how many are returned.
-        after: the last key of the page before; None for the first page.
-    """
+    """Take the rows behind a key, up to a limit, and count all of them; no two rows have the same key."""
     taken: list[T] = []
     count, has_more = 0, False
     for row in rows:

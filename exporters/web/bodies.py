@@ -39,13 +39,7 @@ class SharedBodies:
         self._bodies: dict[Hashable, _Body] = {}
 
     def shared(self, asked: Hashable, snapshot: ReplicationSnapshot, make: Callable[[int], bytes]) -> bytes:
-        """Return a body.
-
-        Args:
-            asked: what is asked for.
-            snapshot: what it is made of.
-            make: makes it, at a time in UTC microseconds.
-        """
+        """Return the body that is asked for, which is made of a snapshot, at a time in UTC microseconds."""
         with self._lock:
             body = self._bodies[asked] = self._bodies.pop(asked, _Body())
             if len(self._bodies) > _MOST:

@@ -204,12 +204,7 @@ class Query:
 def query_of(
     parameters: Sequence[Parameter], given: Iterable[tuple[str, str]], shown: Sequence[Parameter] | None = None
 ) -> Query:
-    """Parse the parameters of a request.
-
-    Args:
-        parameters: that are declared.
-        given: names and values.
-        shown: those that a refusal names; by default all.
+    """Parse the parameters of a request; a refusal names those that are ``shown``, by default all.
 
     Raises:
         RequestRefused: one is unknown or wrong; the sentence names it and what is allowed.

@@ -119,11 +119,8 @@ def for_shell(values: Mapping[str, str]) -> dict[str, str]:
 def runbook_link(url: str, section: str, labels: Mapping[str, str] | None = None) -> str | None:
     """Return the link of an alert to its section, a template of Prometheus; None without an address.
 
-    Args:
-        url: of the exporter, as others reach it (``export.url``); "" is none.
-        section: its name.
-        labels: what the section is filled in with, and the label of the alert that has it. A broker may be followed
-            there by a directory.
+    ``labels`` has what the section is filled in with, and the label of the alert that has it. A broker may be followed
+    there by a directory.
     """
     if not url:
         return None

@@ -49,10 +49,8 @@ class CommandBlock:
 def commands_for(section: str, platform: str, labels: Mapping[str, str]) -> list[CommandBlock]:
     """Return the blocks of a section in their order, after the block that sets up a shell for them.
 
-    Args:
-        section: the name of an alert, or a class of incidents; of an unknown one there is no block.
-        platform: one of :data:`streaming.settings.PLATFORMS`; of any other one there are the blocks of every platform.
-        labels: the values of ``LABELS`` and ``CONFIGURED`` that are known, from anywhere.
+    Of an unknown section there is no block, of an unknown platform there are the blocks of every platform. ``labels``
+    are the values of ``LABELS`` and ``CONFIGURED`` that are known, from anywhere.
     """
     book = runbook()
     text = book.sections.get(book.shared.get(section, section))

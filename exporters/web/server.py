@@ -88,15 +88,7 @@ class Endpoints:
         exposition: Exposition | None = None,
         telemetry_path: str = METRICS,
     ) -> None:
-        """Respond from the snapshot of a refresher.
-
-        Args:
-            refresher: reads the tables in the background.
-            stale_after_seconds: data age beyond which a cluster's state is not exposed.
-            clock: returns the time in UTC microseconds.
-            exposition: renders the metrics; by default with the default settings.
-            telemetry_path: the path of the metrics.
-        """
+        """Respond from the snapshot of a refresher; metrics are rendered with the default settings by default."""
         self.telemetry_path = telemetry_path
         self.installations = Installations()  # what the configuration says of clusters
         self._refresher = refresher
@@ -283,16 +275,7 @@ def serve(
 
 @contextmanager
 def serving(tables: Place, settings: ExportSettings, *, rest_after_error: float = REST_AFTER_ERROR) -> Iterator[str]:
-    """Serve from threads of this process while the context is open.
-
-    Args:
-        tables: the folder of the tables.
-        settings: where and what to serve.
-        rest_after_error: after how many seconds what could not be read is tried again.
-
-    Yields:
-        host and port of the first address, as in a URL.
-    """
+    """Serve from threads of this process while the context is open; yield host and port of the first address."""
     opened = listen_all(settings.listen, OPTION)
     address = address_of(opened[0])
     reader = TablesReader(tables, reads_side_tables_apart=True, rest_after_error=rest_after_error)

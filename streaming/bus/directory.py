@@ -245,14 +245,7 @@ class DirectoryReader:
     def read(
         self, channel: Channel, source: str, start: int, end: int, log_id: int | None = None
     ) -> Iterator[BusFrame | DamagedRange]:
-        """Read everything between two positions, in order.
-
-        Args:
-            channel: of the log.
-            source: of the log.
-            start: first position.
-            end: position after the last record.
-            log_id: the one that every segment must have; None for any.
+        """Read everything from one position up to another, in order; every segment must have a ``log_id`` if given.
 
         Raises:
             IsrwatchError: segments after ``start`` were deleted, or the log was replaced.

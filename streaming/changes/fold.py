@@ -128,8 +128,7 @@ if TYPE_CHECKING:
 def fold(state: ReplicationState, observations: Iterable[Observation]) -> FoldResult:
     """Apply observations, those of each source in its order, to a state, which is not changed.
 
-    Returns:
-        one change per accepted step, then one per source that reported.
+    Return one change per accepted step, then one per source that reported.
     """
     draft = Draft(state)
     last: dict[tuple[str, str], Observation] = {}
@@ -364,11 +363,7 @@ T = TypeVar("T")
 
 
 def merged(items: Iterable[tuple[str, int, T]]) -> list[T]:
-    """Merge what several sources reported.
-
-    Args:
-        items: source, time in microseconds, and what it reported then; those of a source are in its order.
-    """
+    """Merge what several sources reported, with its time, each in its order."""
     newest: dict[str, int] = {}
     timed: list[tuple[int, T]] = []
     for source, moment, item in items:

@@ -92,15 +92,10 @@ def decode_leases(stored: str | None) -> tuple[Lease, ...]:
 def announce(
     before: BrokerState, observed: MaintenanceObserved, watermark: Micros | None
 ) -> tuple[BrokerState, list[MaintenanceEvent]] | None:
-    """Apply one record.
+    """Apply one record; return the broker after it, and the events.
 
-    Args:
-        before: the broker.
-        observed: the record.
-        watermark: that of the primary source; leases that were over long before it are forgotten.
-
-    Returns:
-        the broker after it and the events; None where the record is older than the lease, or of one that was ended.
+    None where the record is older than the lease, or of one that was ended. Leases that were over long before the
+    watermark of the primary source are forgotten.
     """
     leases = {lease.lease: lease for lease in leases_of(before)}
     current = leases.get(observed.lease)

@@ -93,13 +93,7 @@ _DAY_SECONDS: Final = 86_400
 
 
 def certificates_of(answers: Mapping[Listener, str], settings: Settings, peers: Peers) -> Iterator[tuple[Status, str]]:
-    """Name the certificates that end soon, or are unseen.
-
-    Args:
-        answers: why each listener that isrwatch uses did not respond, empty if it did.
-        settings: of the cluster.
-        peers: have the certificates of those.
-    """
+    """Name the certificates that end soon, or are unseen; a listener of ours that did not respond has a reason."""
     ends = {one.address: (str(one), peers.at(one.address).certificate_expires_at) for one in answers}
     others, unknown = _others(settings, [one.address for one, reason in answers.items() if reason])
     for why in dict.fromkeys(unknown.values()):

@@ -162,10 +162,9 @@ def _publish(bus: Path) -> None:
 
 
 def _run_job(folder: Path, options: Sequence[str]) -> str:
-    """Run a job until every query has written, and wait until its JVM has ended, which holds its output open.
+    """Run a job until every query has written; return the last line of its output.
 
-    Returns:
-        The last line of its output.
+    Wait until its JVM has ended, which holds its output open.
     """
     places = [part for name in ("bus", "tables", "checkpoint") for part in (f"--{name}", str(folder / name))]
     command = [sys.executable, "-m", "streaming.commands", "job", *places, "--listen", ""]

@@ -57,11 +57,6 @@ def stop_warnings(tables: Place, brokers: Sequence[BrokerState], now: int) -> It
     Several that are safe one by one may not be so at once. A machine that shares only the bus has no tables, and says
     nothing. A broker that is not up is stopped already.
 
-    Args:
-        tables: directory of the Delta tables.
-        brokers: those that work is announced on.
-        now: microseconds since 1970.
-
     Raises:
         TableUnreadable: one of the tables is damaged.
     """

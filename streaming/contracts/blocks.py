@@ -154,11 +154,7 @@ shape_of: Final = itemgetter(*(n for n, name in enumerate(FIELDS_IN_BLOCK) if na
 
 
 def in_blocks(partitions: Iterable[PartitionObserved]) -> Iterator[PartitionsObserved]:
-    """Gather the partitions of a full report into blocks.
-
-    Args:
-        partitions: of any number of topics; those of a topic follow each other, in the order of their numbers.
-    """
+    """Gather the partitions of a full report, those of each topic in the order of their numbers, into blocks."""
     for _, of_topic in groupby(partitions, attrgetter("topic_id")):
         gathered = list(of_topic)
         for start in range(0, len(gathered), PARTITIONS_PER_BLOCK):
@@ -166,11 +162,7 @@ def in_blocks(partitions: Iterable[PartitionObserved]) -> Iterator[PartitionsObs
 
 
 def with_changes_in_blocks(observations: Iterable[Observation]) -> Iterator[Observation]:
-    """Gather the changes of a record batch into blocks, where several follow each other; the order stays.
-
-    Args:
-        observations: of one record batch, with one envelope, in the order of its records.
-    """
+    """Gather the changes of one record batch into blocks, where several follow each other; the order stays."""
     gathered: list[PartitionObserved] = []
     for observed in observations:
         if gathered and not _goes_on(gathered[-1], observed):

@@ -184,13 +184,7 @@ class LeftThrottles(NamedTuple):
 def left_throttles(
     topics: Mapping[str, ThrottledReplicas], rates: Mapping[int, ThrottleRates], *, reassigning: int
 ) -> LeftThrottles:
-    """Return the throttles that are left behind.
-
-    Args:
-        topics: of each topic the replicas that it lists.
-        rates: of each broker.
-        reassigning: how many partitions are being reassigned; while any is, no throttle is left behind.
-    """
+    """Return the throttles that are left behind: none while any partition is being reassigned."""
     if reassigning:
         return LeftThrottles({}, {})
     limited = {name: each.limited_by(rates) for name, each in sorted(topics.items()) if each.is_set}

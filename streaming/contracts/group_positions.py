@@ -166,12 +166,7 @@ DEAD: Final = "Dead"
 
 
 def position_after(before: tuple[GroupReadings, GroupPosition] | None, now: GroupReadings) -> GroupPosition:
-    """Return the position after one more sample.
-
-    Args:
-        before: the sample before, and the position after it; None for none. One that is too old says nothing any more.
-        now: this sample.
-    """
+    """Return the position after one more sample; one before it that is too old says nothing any more."""
     last, position = _remembered(before, now)
     lag, stable_lag = (_lag(now, end) for end in (now.high_watermark, now.last_stable_offset))
     records_lost, lost_at = _lost(last, position, now)

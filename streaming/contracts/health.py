@@ -141,10 +141,7 @@ BY_MINIMUM: Final = frozenset({UNDER_MIN_ISR, AT_MIN_ISR})
 def known_by_minimum(count: int, partitions: int, unknown: int) -> int | None:
     """Return a count that needs the minimum; None while the minimum of every one of them is unknown.
 
-    Args:
-        count: what was counted.
-        partitions: how many there are, diskless ones left out.
-        unknown: of how many of them the minimum is unknown.
+    ``partitions`` is how many there are without diskless ones, ``unknown`` of how many of them the minimum is unknown.
     """
     return None if 0 < partitions == unknown else count
 
@@ -183,12 +180,7 @@ def behind_since(
     an interval of ten seconds: of replicas shown behind 0.2 to 10.3 s shorter than the leader thinks, on average 5 s
     (``tests/sources/test_simulated_lag.py``).
 
-    Args:
-        before: the answer at the sample before, None for none.
-        leader_end_before: the leader's log end at the sample before, None for unknown.
-        collected_at: when this sample was taken.
-        log_end: where the replica's log ends in it.
-        leader_end: where the leader's log ends in it.
+    ``before`` is the answer at the sample before, and ``leader_end_before`` the leader's log end in it.
     """
     if not lag(log_end, leader_end):
         return None

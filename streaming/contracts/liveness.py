@@ -72,12 +72,7 @@ class AgentSamples(NamedTuple):
 
 
 def agent_samples(samples: Collection[tuple[str, float, Micros]], now: Micros) -> AgentSamples:
-    """Gather the samples that are about one broker.
-
-    Args:
-        samples: name of a metric, value, and when it was taken.
-        now: UTC microseconds; what is older than ``FRESH`` does not count.
-    """
+    """Gather the samples (metric, value, time) about one broker; what is older than ``FRESH`` does not count."""
     taken = {metric: taken_at for metric, _, taken_at in samples if now - taken_at <= FRESH}
     fresh = {metric: int(value) for metric, value, taken_at in samples if now - taken_at <= FRESH}
     own_at = max((taken[metric] for metric in (BROKER_STATE, LOGS_LEFT) if metric in taken), default=now)
@@ -94,10 +89,7 @@ def agent_samples(samples: Collection[tuple[str, float, Micros]], now: Micros) -
 def liveness_of(broker: BrokerState | None, agents: AgentSamples, session_ms: int = SESSION_TIMEOUT_MS) -> Liveness:
     """Return what is known of a broker. The cluster's word is first: who may lead is up, whatever its agent says.
 
-    Args:
-        broker: its state; None where it was never reported.
-        agents: what agents say of it.
-        session_ms: ``broker.session.timeout.ms``.
+    ``broker`` is None where it was never reported.
     """
     if broker is not None and broker.is_registered and _may_lead(broker, agents):
         return (

@@ -46,12 +46,7 @@ def blocks(each: Registration) -> str:
 
 
 def unblocked_by(blocking: Iterable[Registration], finalized: int) -> Iterator[str]:
-    """Say for each registration that blocks what unblocks it.
-
-    Args:
-        blocking: of :func:`blockers`.
-        finalized: the level that the cluster uses.
-    """
+    """Say for each registration that blocks what unblocks it, at the level that the cluster uses."""
     for each in blocking:
         if not each.is_controller:
             gone = f", or kafka-cluster.sh unregister --id {each.node} if it is gone for good"

@@ -36,12 +36,6 @@ def slope_after(before: Slope | None, at: Micros, value: int | None, window: Mic
     """Return the slope after one more sample; None while the value is unknown, and it starts over after that.
 
     The sample to compare with is the first of each window; windows are cut by the clock.
-
-    Args:
-        before: the slope after the sample before, None for none.
-        at: when this sample was taken.
-        value: the value in it, None for unknown.
-        window: microseconds.
     """
     if value is None:
         return None

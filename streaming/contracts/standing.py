@@ -55,12 +55,9 @@ class Standing:
 
 
 def standing(spells: Iterable[Spell], until: int, rules: Mapping[Condition, Rule] = RULES) -> Iterator[Standing]:
-    """Yield what is raised at a moment; no two of them have the same labels.
+    """Yield what is raised at a moment, up to which the change log is known; no two of them have the same labels.
 
-    Args:
-        spells: all that last, and those that ended less than ``RECENT`` before.
-        until: up to when the change log is known, UTC microseconds; what is later does not count.
-        rules: conditions without a rule are not raised.
+    ``spells`` are all that last, and those that ended less than ``RECENT`` before.
     """
     by_key: defaultdict[tuple[ClusterId, Condition, str], list[Spell]] = defaultdict(list)
     for spell in sorted(spells, key=_in_order):

@@ -320,9 +320,7 @@ class ObservedTime(NamedTuple):
     def seconds_in(self, partition: Any, name: str) -> float:  # noqa: ANN401 - as above
         """Return one of ``SECONDS`` of a partition: an open episode counts up to the watermark, and never past it.
 
-        Args:
-            partition: a state of the job or a row of the exporter: the columns of ``partition_state`` as attributes.
-            name: of the column.
+        The partition is a state of the job or a row of the exporter: the columns of ``partition_state`` as attributes.
         """
         closed: float = getattr(partition, name) or 0.0
         if name == UNKNOWN:

@@ -106,10 +106,7 @@ def effects_of_stop(partition: ReplicationShape, broker: int | None = None) -> l
 def loss_by_stops(partition: ReplicationShape, brokers: Collection[int], up: Collection[int]) -> str | None:
     """Name what a partition would lose if some brokers stopped at once: its leader, or else writes with ``acks=all``.
 
-    Args:
-        partition: its state; what it has lost already does not count.
-        brokers: those that stop.
-        up: every broker that is up before: an eligible leader replica among them can lead.
+    What it has lost already does not count; an eligible leader replica among those that are ``up`` before can lead.
     """
     left, minimum = set(partition.isr).difference(brokers), minimum_after(partition, brokers)
     if partition.is_offline or len(left) == len(partition.isr):

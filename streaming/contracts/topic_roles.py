@@ -111,10 +111,7 @@ def role_of(topic: str) -> TopicRole | None:
 def failing(role: TopicRole, concerned: int | None = None) -> str:
     """Name what fails while a partition of such a topic is offline, or under min ISR: its writers use ``acks=all``.
 
-    Args:
-        role: of the topic.
-        concerned: how many groups, or transactional ids with an open transaction, have their state in the partition;
-            None while unknown.
+    ``concerned`` is how many groups, or transactional ids with an open transaction, have their state there, if known.
     """
     if concerned is None or role not in KEYED:
         return _FAILING[role].format(whom=_KEPT.get(role))

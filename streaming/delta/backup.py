@@ -95,11 +95,6 @@ class _Cut(NamedTuple):
 def back_up(tables: Place, target: Place, now: dt.datetime) -> Copied:
     """Copy all tables as they are at one commit, whether a job writes them or not.
 
-    Args:
-        tables: their folder.
-        target: a place without anything.
-        now: the time, for people who look at the backup.
-
     Raises:
         ConfigurationError: there are no tables, or the target is not empty.
         TableUnreadable: a table is damaged.

@@ -40,13 +40,9 @@ class ProgressTable:
         policy: RetentionPolicy = KEEP_ALL,
         shared: ProgressTable | None = None,
     ) -> None:
-        """Open the table.
+        """Open the table, for the rows of one channel.
 
-        Args:
-            directory: of the tables.
-            channel: whose rows it writes.
-            policy: how long old files are retained.
-            shared: writes another channel in the same thread: it shares its writer, so none reads what the other wrote.
+        ``shared`` writes another channel in the same thread: it shares its writer, so none reads what the other wrote.
 
         Raises:
             TableRefused: it is not ours, or newer than this program.
@@ -75,12 +71,9 @@ class ProgressTable:
         as_of_version: int | None,
         offsets: Mapping[str, int] = NO_LOG_IDS,
     ) -> None:
-        """Replace the channel's rows.
+        """Replace the channel's rows, computed up to a version of ``partition_changes`` (None for samples).
 
-        Args:
-            rows: how far each source was applied, and how far it is behind.
-            as_of_version: the version of ``partition_changes`` they are computed up to; None for samples.
-            offsets: of the bus, by name, up to which the sources were applied.
+        ``offsets`` of the bus, by name, are those up to which the sources were applied.
 
         Raises:
             TableRefused: another job has written this channel meanwhile; the next call sees what it wrote.

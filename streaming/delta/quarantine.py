@@ -226,10 +226,7 @@ def sorted_out(
 ) -> tuple[list[int], list[dict[str, Any]]]:
     """Return the indices of the records that are kept whole, and one row per key that counts the others.
 
-    Args:
-        rows: in the order in which they were refused, whole or counts.
-        kept: those that are kept already; the others are added.
-        now: in UTC microseconds.
+    The rows are in the order in which they were refused, whole or counts; what is kept now is added to ``kept``.
     """
     keeping, counts = list[int](), dict[ReasonKey, dict[str, Any]]()
     for index, row in enumerate(rows):
@@ -245,13 +242,7 @@ def sorted_out(
 
 
 def condensed(rows: pa.Table, days: int, now: int) -> pa.Table:
-    """Merge the counts of each key into one row, and count records that are no longer kept whole; sums stay.
-
-    Args:
-        rows: of ``quarantine``.
-        days: of history that is retained; 0 for all.
-        now: in UTC microseconds.
-    """
+    """Merge the counts of each key into one row, and count records that are no longer kept whole; sums stay."""
     rows = plain(rows).sort_by(_ORDER)
     keeping, counts = sorted_out(rows.drop_columns(["raw"]).to_pylist(), KeptRecords(days), now)
     samples = rows.take(pa.array(keeping, pa.int64())).select(SCHEMA.names).cast(SCHEMA)

@@ -92,10 +92,7 @@ def as_of_version(table: StoresTransactions) -> int:
 def load_state(directory: Place, holder: TotalsHolder, where: str = ALL) -> StateVersions:
     """Read the state tables into a holder; clusters first, because their rows say which tombstones are dropped.
 
-    Args:
-        directory: of the tables.
-        holder: receives the state.
-        where: SQL over ``cluster_id`` that selects clusters.
+    ``where`` is SQL over ``cluster_id`` that selects clusters.
     """
     clusters, clusters_as_of = _read(directory, CLUSTER_STATE_TABLE, where)
     for cluster, configured in _clusters(clusters, states_of(ClusterState, clusters)):
@@ -126,10 +123,7 @@ def _read(directory: Place, definition: Table, where: str) -> tuple[pa.Table, in
 def apply_changes(holder: StateHolder, rows: pa.Table, as_of: StateVersions | None = None) -> None:
     """Apply rows of ``partition_changes``, in their order; each row has the state after its change.
 
-    Args:
-        holder: the state before them.
-        rows: of any number of versions.
-        as_of: the versions that the holder contains already; None if it has none of these rows.
+    ``as_of`` are the versions that the holder contains already.
     """
     subjects = set(pc.unique(rows["subject"]).to_pylist())
     for subject, (part, column, cls, apply) in _PARTS.items():
@@ -237,10 +231,7 @@ S = TypeVar("S", bound=tuple[Any, ...])
 def states_to_arrow(states: Sequence[Any], kind: pa.StructType, **others: Sequence[Any]) -> pa.Array:
     """Write states as structs, null for None.
 
-    Args:
-        states: of one class, or None.
-        kind: the struct; its fields are fields of that class, or named in ``others``.
-        others: by field that the class does not have, a value per state that is not None.
+    The struct's fields are fields of their class, or in ``others``, with a value per state that is not None.
     """
     present = [state for state in states if state is not None]
     names = present[0]._fields if present else [field.name for field in kind]

@@ -199,10 +199,8 @@ class Application:
     def stand_by(self, spark: SparkSession, claim: Claim, show: Callable[[str], None]) -> bool:
         """Wait until this job has the claim; return False if a stop was requested first.
 
-        Args:
-            spark: which must live on, because it is what a standby has ready.
-            claim: on the tables.
-            show: gets a line each time that it waits for another job.
+        Spark must live on, because it is what a standby has ready; ``show`` gets a line each time that it waits for
+        another job.
 
         Raises:
             IsrwatchError: Spark died.
@@ -259,8 +257,7 @@ class Application:
     def wait(self, show_progress: Callable[[str], None] = lambda _: None) -> None:
         """Run until a stop is requested.
 
-        Args:
-            show_progress: gets the line of ``progress`` every few seconds when it changed, and one when a stop begins.
+        ``show_progress`` gets the line of ``progress`` every few seconds when it changed, and one when a stop begins.
 
         Raises:
             IsrwatchError: a query stopped for good, none is left, or Spark died; what was committed stays.

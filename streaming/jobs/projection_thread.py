@@ -29,12 +29,9 @@ class ProjectionThread(threading.Thread):
     """
 
     def __init__(self, project: Callable[[], float], seconds: float, is_due: Callable[[], bool]) -> None:
-        """Write the tables every ``seconds`` if ``is_due()``, and once at the end.
+        """Write the tables every ``seconds``, if they take no longer and something ``is_due``, and once at the end.
 
-        Args:
-            project: writes them; returns the seconds that it took, without the wait for a batch.
-            seconds: between two rounds, if they take no longer.
-            is_due: whether the tables lack something.
+        ``project`` returns the seconds that it took, without the wait for a batch.
         """
         super().__init__(name="projections", daemon=True)
         self._round, self._seconds, self._is_due = project, seconds, is_due

@@ -32,11 +32,7 @@ def listen_all(addresses: str, option: str) -> list[socket.socket]:
 
 
 def listen(address: str, option: str) -> socket.socket:
-    """Open a listening socket.
-
-    Args:
-        address: ``host:port``, ``[ipv6]:port`` or ``:port`` (every interface).
-        option: the command-line option for the address, for the error message.
+    """Open a listening socket: ``host:port``, ``[ipv6]:port`` or ``:port`` (every interface); errors name the option.
 
     Raises:
         ConfigurationError: the address is invalid or in use.

@@ -208,9 +208,7 @@ class Loss:
 def losses(missing: Collection[Permission], versions: Sequence[Mapping[int, tuple[int, int]]]) -> Iterator[Loss]:
     """Yield the evidence that polling a cluster lacks.
 
-    Args:
-        missing: permissions that the user lacks.
-        versions: of each broker, the oldest and newest version of each request by its key.
+    ``versions`` has, for each broker, the oldest and newest version of each request by its key.
     """
 
     def is_supported(each: PolledEvidence) -> bool:

@@ -65,11 +65,7 @@ class Protection:
     """
 
     def __init__(self, path: Path | None = None, without_login: Collection[str] = ()) -> None:
-        """Read a file; None protects nothing.
-
-        Args:
-            path: of the file.
-            without_login: the paths of routes that may be read without a login, if there are logins.
+        """Read a file; None protects nothing. Routes ``without_login`` may be read without one, if there are logins.
 
         Raises:
             ConfigurationError: the file is wrong.

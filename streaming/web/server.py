@@ -58,14 +58,9 @@ class WebServer(uvicorn.Server):
         limits: TimeLimits | None = None,
         most_connections: int | None = None,
     ) -> None:
-        """Serve an application.
+        """Serve an application on listening sockets, which are closed when the server stops.
 
-        Args:
-            application: responds to requests.
-            sockets: listening sockets; they are closed when the server stops.
-            protected: the web configuration file, as it is now.
-            limits: seconds that clients may take.
-            most_connections: connections at a time; by default as many as the limit of descriptors allows.
+        By default it takes as many connections at a time as the limit of descriptors allows.
         """
         self._limits = limits or TimeLimits()
         self._protection = protected or Protection()

@@ -99,9 +99,7 @@ class KafkaReader:
     def start(self, channel: Channel, stored: Callable[[str], int]) -> dict[int, int]:
         """Return the offset of each partition where a query begins; create missing topics.
 
-        Args:
-            channel: that the query reads.
-            stored: returns the offset that the tables hold under a name, -1 for none.
+        ``stored`` returns the offset that the tables hold under a name, -1 for none.
 
         Raises:
             ConnectionRefused: the bus does not answer, or there is no topic.
@@ -168,14 +166,9 @@ class KafkaReader:
             reading.records, reading.size = reading.records + records, reading.size + size
 
     def leave(self, channel: Channel, source: str, before: Iterable[int], at: LogPosition, runs: Iterable[int]) -> None:
-        """Leave a log because a record of another log of the same source arrived.
+        """Leave a log, which was read up to ``at``, because a record of another one of its source arrived.
 
-        Args:
-            channel: of the log.
-            source: of the log.
-            before: the log ids of the runs that were read.
-            at: where the last applied record is.
-            runs: the log ids of the other log's runs.
+        ``before`` has the log ids of its runs, ``runs`` those of the other log.
         """
         left = {*before, *([] if at.log_id is None else [at.log_id])}
         self.left[channel, source] |= left - set(runs)

@@ -149,14 +149,7 @@ class Shipper:
         *,
         delivery_seconds: float = 15.0,
     ) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            directory: the bus of the collector.
-            settings: with their secrets.
-            report: takes one line for the user.
-            delivery_seconds: how long a round may take before it counts as failed and is sent again.
-        """
+        """Connect to nothing yet; a round that takes ``delivery_seconds`` counts as failed, and is sent again."""
         self._directory, self._settings, self._report = directory, settings, report
         self._delivery_seconds = delivery_seconds
         self._reader = DirectoryReader(directory)

@@ -71,14 +71,9 @@ def may_have_counted(
     causes: Iterable[str],
     evidence: str | None,
 ) -> frozenset[BrokerId]:
-    """Return the brokers whose meter one recorded change may have moved.
+    """Return the brokers whose meter one recorded change may have moved: those that left (shrinks) or joined.
 
-    Args:
-        meter: which meter.
-        moved: the brokers that left the ISR (shrinks), or joined it (expands).
-        leaders: who led before and after.
-        causes: the cause and the other candidates.
-        evidence: of the cause. A poll merges steps, so it does not show who led when.
+    ``leaders`` are those before and after. A poll merges steps, so its evidence does not show who led when.
     """
     if not moved:
         return frozenset()
@@ -189,9 +184,7 @@ class ReconciliationWindows:
     def follow(self, changes: Iterable[RecordedChange], watermarks: Iterable[tuple[str, str, Micros]]) -> None:
         """Count recorded changes.
 
-        Args:
-            changes: that a meter may have counted.
-            watermarks: cluster id, kind of source, and the moment up to which it has reported everything.
+        A watermark is up to when a kind of source has reported everything of a cluster.
         """
         for change in changes:
             self._recent.append(change)

@@ -262,10 +262,7 @@ def keeps_quorum(
     cluster whose voters were not reported nothing is known, which is said with the advice. Source: KIP-595; a voter
     that has not caught up could not commit what the others wrote.
 
-    Args:
-        nodes: brokers or controllers, all of which stop at once.
-        cluster: with its quorum.
-        restarted: nodes that have been restarted and have caught up.
+    Those that are ``restarted`` have caught up.
     """
     voters = cluster.quorum_voters
     if not voters:

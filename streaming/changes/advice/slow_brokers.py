@@ -96,13 +96,7 @@ class _Signal(NamedTuple):
 def after_round(
     before: Mapping[BrokerId, BrokerSpeed], samples: Mapping[BrokerId, SpeedSample], at: Micros
 ) -> dict[BrokerId, BrokerSpeed]:
-    """Conclude from one round; of a broker that did not respond nothing: it may be down, or cut off from here.
-
-    Args:
-        before: what was concluded up to the round before.
-        samples: of all brokers of the cluster that responded in this round.
-        at: end of the round.
-    """
+    """Conclude from one round; of a broker that did not respond nothing: it may be down, or cut off from here."""
     speeds = {broker: before.get(broker, UNKNOWN_SPEED) for broker in samples}
     signals = {broker: _signals(broker, speeds[broker], samples) for broker in samples}
     slower = [broker for broker in samples if speeds[broker].is_slow or any(each.is_raised for each in signals[broker])]

@@ -20,16 +20,11 @@ if TYPE_CHECKING:
 
 
 def broker_condition(broker: int, was: Condition | None, context: ClusterContext) -> Condition | None:
-    """Return the condition of a broker.
+    """Return the condition of a broker, after the one that it had before.
 
-    One that was down is, until it serves all of its replicas again. One that runs lacks nothing where it is in the
-    last ISR of a partition without a leader. One that was missing from ISRs before work on it was announced is not
-    missing by plan.
-
-    Args:
-        broker: its id.
-        was: its condition before.
-        context: of its cluster, as it is now.
+    One that was down is, until it serves all of its replicas again. One that runs lacks nothing where it is in the last
+    ISR of a partition without a leader. One that was missing from ISRs before work on it was announced is not missing
+    by plan.
     """
     is_down = context.is_down(broker)
     if lacking_of(broker, was, context) <= 0:
@@ -63,12 +58,7 @@ class BrokerConditions:
         self._spells = {int(spell.subject): spell for spell in book.open_ones() if spell.condition in OF_BROKERS}
 
     def follow(self, row: ChangeRow, touched: Mapping[str, Incident]) -> None:
-        """Follow a row.
-
-        Args:
-            row: the row.
-            touched: the incidents that it has changed, by id, and that stand.
-        """
+        """Follow a row, which has changed some incidents that stand."""
         if NO_LEADER in (row.leader_before, row.leader) and (row.lacking or row.lacking_before):
             self.look((*row.lacking_before, *row.lacking), row, touched)
         elif row.lacking != row.lacking_before:

@@ -40,13 +40,7 @@ class ClusterConditions:
     """The conditions of one cluster."""
 
     def __init__(self, spells: Iterable[Spell], context: ClusterContext, incidents: Iterable[Incident]) -> None:
-        """Continue.
-
-        Args:
-            spells: those that last, and those that ended not long ago.
-            context: of the cluster.
-            incidents: those of the cluster that may still change.
-        """
+        """Continue with the spells that last or ended not long ago, and the incidents that may still change."""
         self.book = book = SpellBook(spells)
         self._context = context
         self._counted: dict[Condition, LiveSpell] = {
@@ -57,13 +51,7 @@ class ClusterConditions:
         self._stopped: dict[str, set[int]] = {}  # brokers that work is done on, by incident, as of its last row
 
     def follow(self, row: ChangeRow, incidents: Iterable[Incident], touched: Mapping[str, Incident]) -> None:
-        """Follow a row that context and incidents have followed.
-
-        Args:
-            row: the row.
-            incidents: all of the cluster.
-            touched: those that the row has changed, or merged with others, by id.
-        """
+        """Follow a row that context and incidents have followed; it has changed, or merged, those that are touched."""
         self.book.blind_since, is_regrouped = self._context.blind_since, bool(row.in_states)
         for name, each in touched.items():
             if each.merged_into is not None:

@@ -67,13 +67,7 @@ class HarmedPartitions:
         }
 
     def follow(self, row: ChangeRow, incidents: Iterable[Incident], touched: Mapping[str, Incident]) -> None:
-        """Follow a row that may have changed a count.
-
-        Args:
-            row: the row.
-            incidents: all of the cluster.
-            touched: those that the row has changed, by id, and that stand.
-        """
+        """Follow a row that may have changed a count; it has changed the incidents that are ``touched``."""
         if (row.states | row.states_before) >> self._state & 1:
             self._explain(row, incidents)
         if self._spells or self._context.in_states[self._state] > 0:
@@ -91,10 +85,7 @@ class HarmedPartitions:
     def count(self, row: ChangeRow, touched: Mapping[str, Incident], harmed: Iterable[Harmed] = ()) -> None:
         """Begin and end spells by the numbers of partitions now.
 
-        Args:
-            row: the row.
-            touched: as :meth:`follow` has them.
-            harmed: if rows are missing: partitions in the state. What begins did so with them.
+        If rows are missing, ``harmed`` are partitions in the state: what begins did so with them.
         """
         state, (harmful, planned) = self._state, self._conditions
         counts: dict[tuple[Condition, str | None], int] = {}

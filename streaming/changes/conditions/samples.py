@@ -144,11 +144,7 @@ class SampledFold:
     def _unless_over(self, spell: SampledSpell, answered: int, present: int, answers: Answers) -> SampledSpell:
         """Return a spell that lasts as a round finds it: ended if it was left out before, or has been given up.
 
-        Args:
-            spell: the spell.
-            answered: when its reporter answered: what an answer before that one left out is over.
-            present: when anyone of its cluster did.
-            answers: of the round.
+        Its reporter ``answered`` at a time: what an answer before that one left out is over.
         """
         left_out, shown = spell.left_out_at, self._shown[spell.key]
         until = shown + (answers.forgotten_after if spell.reporter is None else GIVEN_UP)

@@ -152,11 +152,6 @@ class PastStates:
     ) -> None:
         """Open or create the table below a directory.
 
-        Args:
-            directory: of the tables.
-            policy: how long history and old files are retained.
-            monotonic: gives seconds that never go back.
-
         Raises:
             TableRefused: the table is not ours, or newer than this program.
         """
@@ -169,12 +164,6 @@ class PastStates:
         """Write a base if one is due, after all state tables were written up to a version.
 
         That another job has written one meanwhile, or that a table cannot be read, costs this base.
-
-        Args:
-            version: of ``partition_changes``.
-            clusters: all rows of ``cluster_state``.
-            brokers: all rows of ``broker_state``.
-            partitions: the files of ``partition_state``.
         """
         newest = pc.max(clusters["watermark"].cast(pa.int64())).as_py()
         if newest is None or not self._is_due(_day(newest)):

@@ -97,12 +97,7 @@ def replace_up_to(
 ) -> None:
     """Replace the rows up to a version in some files of ``partition_changes`` by others; raises as ``write`` does.
 
-    Args:
-        writer: of the table.
-        files: names in the log; those that begin after the version stay.
-        upto: the version.
-        kept: the rows in place of them.
-        transactions: numbers by name that the same commit stores in the table.
+    Files that begin after the version stay; the same commit stores ``transactions``.
     """
     bounds = pa.table(writer.table.get_add_actions(flatten=True))
     lowest = dict(zip(bounds["path"].to_pylist(), _column(bounds, "min.version"), strict=True))

@@ -66,15 +66,7 @@ class ChangeLog:
         return self._applied[source]
 
     def commit(self, rows: pa.Table, positions: Mapping[str, int], log_ids: Mapping[str, int] = NO_LOG_IDS) -> int:
-        """Append changes and move positions, at exactly the next version.
-
-        Args:
-            rows: changes as :func:`changes_to_arrow` writes them.
-            positions: last applied position of every source in the batch.
-            log_ids: of the logs that have one.
-
-        Returns:
-            the new version.
+        """Append changes and move the last applied position of each source, at exactly the next version; return it.
 
         Raises:
             TableRefused: another writer came first; nothing was written.
@@ -164,14 +156,7 @@ def _listed_to_arrow(rows: Sequence[Change]) -> pa.Table:
 
 
 def in_commit(rows: pa.Table, version: int, committed_at: int, first: int = 0) -> pa.Table:
-    """Add the columns of a commit to its rows.
-
-    Args:
-        rows: in their order.
-        version: that the commit makes.
-        committed_at: its time, in microseconds.
-        first: the ``ordinal`` of the first row.
-    """
+    """Add the columns of a commit to its rows, the first of which has the ordinal ``first``."""
     count = rows.num_rows
     columns = {
         **{name: rows[name] for name in rows.column_names},

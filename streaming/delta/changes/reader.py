@@ -97,11 +97,8 @@ class ChangeReader:
     ) -> None:
         """Start after a version; the folder of ``partition_changes`` need not exist yet.
 
-        Args:
-            path: of the table.
-            after_version: that was read last.
-            clusters: ids of the clusters to read; None reads all.
-            columns: to read, besides those that order rows; a field of a struct as ``after.leader``. None reads all.
+        It reads all clusters, or some by id, and all columns, or some besides those that order rows; a field of a
+        struct as ``after.leader``.
         """
         self.path = path
         self._columns = None if columns is None else [*_ALWAYS, *columns]
@@ -155,9 +152,6 @@ class ChangeReader:
 
     def poll(self, to_version: int | None = None) -> list[tuple[int, pa.Table]]:
         """Return the rows that each version since the last call added, oldest first, without versions that added none.
-
-        Args:
-            to_version: newest version to read; None for the newest one that exists.
 
         Raises:
             ChangesRestarted: the versions read so far are not those of this table. The reader keeps its version.

@@ -29,13 +29,8 @@ def retained(
 ) -> tuple[pa.Table, IncidentCounts]:
     """Return the closed incidents that stay, and the counts of the others.
 
-    One that was merged into another stays for as long as that one, because its ids find it.
-
-    Args:
-        closed: rows of ``incidents``.
-        days: of history that is retained; 0: the newest ``NEWEST_RETAINED`` of each cluster stay.
-        now: in UTC microseconds.
-        still_open: ids of the other incidents of the table.
+    One that was merged into another stays for as long as that one, because its ids find it. Without ``days`` the newest
+    ``NEWEST_RETAINED`` of each cluster stay.
     """
     if days:
         stays = pc.greater_equal(closed["closed_at"], pa.scalar(now - days * _MICROS_PER_DAY, _TIME))
@@ -56,13 +51,7 @@ def within_history(spells: pa.Table, row_id: str, days: int, now: int) -> pa.Tab
 
 
 def are_newest(rows: pa.Table, ended: str, row_id: str) -> pa.ChunkedArray:
-    """Return, per row, whether it is one of the ``NEWEST_RETAINED`` of its cluster.
-
-    Args:
-        rows: with the column ``cluster_id``.
-        ended: column of the time that orders them.
-        row_id: column that orders rows of one time.
-    """
+    """Return, per row, whether it is one of the ``NEWEST_RETAINED`` of its cluster, by the columns of end and id."""
     seen: Counter[str] = Counter()
     newest = set()
     cluster_ids = rows["cluster_id"].to_pylist()

@@ -118,11 +118,9 @@ class ConditionsTable:
                 return
 
     def put(self, changed: Mapping[str, Spell | None], short_ids: Mapping[str, str | None]) -> None:
-        """Take over spells that have changed, for the next write.
+        """Take over spells that have changed, by id, for the next write; None: it was withdrawn.
 
-        Args:
-            changed: by id; None: it was withdrawn.
-            short_ids: of incidents that were opened since the last time, or may still change, by their ids.
+        ``short_ids`` has those of incidents that were opened since the last time, or may still change.
         """
         if not changed:
             return

@@ -70,12 +70,9 @@ _BEGINS: Final = tuple(sorted(set(_BEGIN_OF.values())))
 
 
 def read_contexts(directory: Place, version: int, clusters: Collection[str] | None = None) -> dict[str, ClusterContext]:
-    """Read the context of each cluster, by id, as of a version of the change log.
+    """Read the context of all clusters, or some, by id, as of a version of the change log.
 
-    Args:
-        directory: of the tables; a missing table adds nothing.
-        version: of ``partition_changes``. If changes after it have expired, the state tables are taken as they are.
-        clusters: ids of the clusters to read; None reads all.
+    A missing table adds nothing. If changes after the version have expired, the state tables are taken as they are.
     """
     contexts: defaultdict[str, ClusterContext] = defaultdict(ClusterContext)
     where = ALL if clusters is None else where_in(clusters)

@@ -109,13 +109,10 @@ class IncidentsTable:
         return Continued(tuple(row["carried"] for row in self._open.values()), self._conditions.spells)
 
     def _end_where_changes_expired(self, expired_upto: int) -> bool:
-        """End open incidents if the query was off for so long that changes after its version have expired unread.
+        """Return whether changes have expired unread, as the query was off for so long; then end open incidents.
 
         Continuing them would count them as lasting until now. An incident that does last until now is found again,
         because the newest of the expired changes of each partition and broker are still there.
-
-        Returns:
-            whether that was so.
         """
         is_new = self.version == BEFORE_FIRST
         if is_new or expired_upto <= max(self.version, self._writer.transaction_version(_RESTARTED) or BEFORE_FIRST):
@@ -202,12 +199,7 @@ class IncidentsTable:
             self._write({})
 
     def put(self, folded: Sequence[FoldedIncidents], version: int) -> None:
-        """Write what folds have made of the rows up to a version of the change log; raises as :meth:`apply` does.
-
-        Args:
-            folded: by each shard, ordered by ordinal.
-            version: the newest that was folded.
-        """
+        """Write what folds have made of the rows up to a version of the change log; raises as :meth:`apply` does."""
         is_changed = any(each.changed or each.spells for each in folded)
         given = self._numbers.follow(step for each in folded for step in each.steps)
         short_ids = {incident_id: row["short_id"] for incident_id, row in self._open.items()} | given
@@ -259,15 +251,7 @@ class IncidentRows:
         continued: Continued,
         clusters: Collection[str] | None = None,
     ) -> None:
-        """Continue after a version of the change log.
-
-        Args:
-            directory: of the tables.
-            gaps: between incidents.
-            version: that was applied last.
-            continued: from :attr:`IncidentsTable.continued`.
-            clusters: ids of the clusters to fold; None folds all.
-        """
+        """Continue after a version of the change log, for all clusters or some."""
         contexts = {} if version == BEFORE_FIRST else read_contexts(directory, version, clusters)
         incidents = map(decode_incident, continued.incidents)
         own = (each for each in incidents if clusters is None or each.cluster_id in clusters)

@@ -67,13 +67,9 @@ class Claim(Protocol):
 
 
 def claim_of(tables: Place, queries: Collection[str], lease_seconds: float, report: Callable[[str], None]) -> Claim:
-    """Return the claim of a job on the tables of its queries.
+    """Return the claim of a job on the tables of its queries; make their folder.
 
-    Args:
-        tables: their folder, which is made.
-        queries: those of this job. Jobs of some queries have a lease of their own.
-        lease_seconds: until a standby takes over.
-        report: gets a sentence for the user, from another thread.
+    Jobs of some queries have a lease of their own. ``report`` gets a sentence for the user, from another thread.
 
     Raises:
         ConfigurationError: the folder cannot be made.

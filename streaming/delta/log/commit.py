@@ -64,14 +64,7 @@ class Layout(NamedTuple):
 def written(
     path: Place, rows: pa.Table, layout: Layout, *, folder: str = "", packing: Packing = Packing.QUICK
 ) -> Iterator[dict[str, Any]]:
-    """Write rows as data files, one per partition; yield the ``add`` action of each.
-
-    Args:
-        path: of the table.
-        rows: in the table's schema.
-        layout: of the table.
-        folder: prefix of the names of the files; ends with a slash.
-        packing: how well the files are compressed.
+    """Write rows as data files, one per partition, in ``folder`` of the table; yield the ``add`` action of each.
 
     Raises:
         IsrwatchError: a file cannot be written.
@@ -169,14 +162,7 @@ def entry(
     transactions: Mapping[str, int],
     definition: Iterable[Mapping[str, Any]] = (),
 ) -> bytes:
-    """Return the content of a log entry.
-
-    Args:
-        adds: ``add`` actions, without their name.
-        removes: ``remove`` actions, the same.
-        transactions: numbers by name that the entry stores in the table.
-        definition: actions that define the table, as ``log.definitions`` makes them.
-    """
+    """Return the content of a log entry: ``add`` and ``remove`` actions without their name, and what else it stores."""
     commit = {"timestamp": _millis(), "operation": "WRITE", "operationParameters": {}, "engineInfo": "isrwatch"}
     actions = [
         {"commitInfo": commit},

@@ -52,11 +52,7 @@ class FileCopies:
     """The files of one table that were fetched. Not for more than one thread at once."""
 
     def __init__(self, path: Place) -> None:
-        """Fetch nothing yet.
-
-        Args:
-            path: of the table; of one in a folder nothing is ever copied.
-        """
+        """Fetch nothing yet; of a table in a folder nothing is ever copied."""
         self._path = path
         self._folder: TemporaryDirectory[str] | None = None  # removed with this object
         self._sizes: OrderedDict[str, int] = OrderedDict()  # of the files that are there, by their names in the log
@@ -65,9 +61,7 @@ class FileCopies:
     def holding(self, table: DeltaTable, bounds: Mapping[str, ColumnBounds]) -> DeltaTable:
         """Return a table that has all rows of another one within bounds, and maybe others; often the same table.
 
-        Args:
-            table: as it was opened.
-            bounds: of columns whose statistics say which files are needed; a file without statistics is.
+        Bounds are of columns whose statistics say which files are needed; a file without statistics is.
 
         Raises:
             TableUnreadable: a file cannot be fetched.

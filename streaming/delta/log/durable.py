@@ -116,11 +116,7 @@ class Mark(NamedTuple):
 
 
 def flush(directory: Place, first: Callable[[], object] = lambda: None) -> None:
-    """Flush the tables below a directory in their present state.
-
-    Args:
-        directory: of the tables.
-        first: flushes the bus; called before a mark is moved.
+    """Flush the tables below a directory in their present state, and before a mark is moved the bus, by ``first``.
 
     Raises:
         OSError: the disk refuses; the marks stay where they are.
@@ -144,12 +140,7 @@ def flush(directory: Place, first: Callable[[], object] = lambda: None) -> None:
 def cut_unflushed(directory: Place, queries: Collection[str] = ()) -> dict[str, int]:
     """Cut the tables back to their marks if there was a power cut since; called before any of them is opened.
 
-    Args:
-        directory: of the tables.
-        queries: all that may write them; none of them may be running.
-
-    Returns:
-        number of versions that were cut, by table.
+    Return the number of versions that were cut, by table. None of the queries that may write them may be running.
 
     Raises:
         TableUnreadable: a table lacks versions that had been flushed: no power cut explains that.

@@ -63,10 +63,7 @@ class FollowedTable:
         }
 
     def follow(self, announced: int | None = None) -> bool:
-        """Move to the newest version; return whether it is another one.
-
-        Args:
-            announced: a version up to which the table is known to go; one request is spared.
+        """Move to the newest version, at least to the one that was announced; return whether it is another one.
 
         Raises:
             TableUnreadable: the table is gone, or a file of its log cannot be read.

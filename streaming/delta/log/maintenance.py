@@ -156,13 +156,9 @@ class AppendMaintenance(Maintenance):
         policy: RetentionPolicy = KEEP_ALL,
         apart: Apart | None = None,
     ) -> None:
-        """Maintain a table.
+        """Maintain a table: ``expire`` deletes the rows of the days before a given one.
 
-        Args:
-            writer: of the table.
-            expire: deletes the rows of the days before a given one.
-            policy: how long history and old files are retained.
-            apart: rows that get files of their own when they are compacted.
+        The rows of ``apart`` get files of their own when they are compacted.
         """
         super().__init__(writer, policy)
         self._expire, self._apart = expire, apart
@@ -224,10 +220,7 @@ _BOTH: Final = "both"
 def compact(writer: Writer, target: int, apart: Apart | None = None) -> None:
     """Merge the files that are smaller than a size, day by day, in one commit, if there are any.
 
-    Args:
-        writer: of a table that is partitioned by ``date``.
-        target: in bytes.
-        apart: rows that get files of their own.
+    The rows of ``apart`` get files of their own.
 
     Raises:
         TableRefused: another writer came first; nothing was done.

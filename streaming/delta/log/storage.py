@@ -161,12 +161,9 @@ def _parquet(path: Place, file: str) -> pq.ParquetFile:
 
 
 def in_schema(rows: pa.Table, schema: pa.Schema, partition: Mapping[str, str]) -> pa.Table:
-    """Return rows of a data file in the schema of its table, or a part of it.
+    """Return rows of a data file in the schema of its table, or a part of it; what was added later is null.
 
-    Args:
-        rows: of the file.
-        schema: columns and fields of structs that were added later are null.
-        partition: values of columns that only a file that Spark has written has.
+    ``partition`` has values of columns that only a file that Spark has written has.
     """
     for name, value in partition.items():
         if name in schema.names and name not in rows.column_names:

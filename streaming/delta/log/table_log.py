@@ -154,16 +154,10 @@ def delete_log_before(
 ) -> dict[str, float]:
     """Delete the log entries before the newest checkpoint at or before a version, which contains their result.
 
+    Return the data files that they removed from the table, and when, by the clock of the store. Entries that are
+    ``made`` need not be read, and are taken out; ``now`` is of the same clock.
+
     Invariant: the log begins with a checkpoint or with version 0, so a reader never needs an entry that was deleted.
-
-    Args:
-        path: of the table.
-        version: which stays.
-        made: entries that need not be read; those that are deleted are taken out.
-        now: the present by the clock of the store, for entries that are given.
-
-    Returns:
-        the data files that the deleted entries removed from the table, and when, by the clock of the store.
     """
     made = {} if made is None else made
     entries = [(name, _number(name), version is not None) for name, version in log_entries(path)]
@@ -259,12 +253,7 @@ def _number(name: str) -> int:
 
 
 def files_in_log(path: Place, made: Mapping[int, EntryFiles]) -> set[str]:
-    """List the files that were added or removed by the versions whose log entries are still there.
-
-    Args:
-        path: of the table.
-        made: entries that need not be read.
-    """
+    """List the files that were added or removed by the versions whose log entries are still there."""
     versions = {version for _, version in log_entries(path) if version is not None}
     actions = [action for version in versions - made.keys() for action in actions_of(path, version)]
     read = {unquote(action[kind]["path"]) for action in actions for kind in ("add", "remove") if kind in action}

@@ -162,11 +162,9 @@ class Writer:
         self._took_over()
 
     def in_turn(self, work: Callable[[], T], may_try_again: Callable[[], bool] = lambda: True) -> T:
-        """Do work that commits, again and again on top of what writers have committed that came first.
+        """Do work that commits, on top of what other writers have committed first, until it is done or needless.
 
-        Args:
-            work: also fails if what it reads has expired since the version that was read last.
-            may_try_again: whether the commits of the others leave anything to do.
+        It also fails if what it reads has expired since the version that was read last.
 
         Raises:
             TableRefused: others came first at every one of many tries.
@@ -192,12 +190,7 @@ class Writer:
         return list(written(self.path, rows, self._layout, packing=packing))
 
     def write(self, rows: pa.Table, mode: Mode, transactions: Mapping[str, int]) -> int:
-        """Commit rows at exactly the next version; return that version.
-
-        Args:
-            rows: in the table's schema.
-            mode: ``OVERWRITE`` or ``APPEND``.
-            transactions: numbers by name that the same commit stores in the table.
+        """Commit rows, and transactions with them, at exactly the next version; return that version.
 
         Raises:
             TableRefused: another writer came first; nothing was written.
@@ -216,14 +209,7 @@ class Writer:
     ) -> list[list[str]]:
         """Add tables of rows, each in separate files, and remove files, in one commit; raises as :meth:`write` does.
 
-        Args:
-            added: rows in the schema of the table.
-            gone: names of files in the log.
-            transactions: numbers by name that the same commit stores in the table.
-            is_new_data: False if the rows are those of the removed files.
-
-        Returns:
-            the names of the files of each table of rows.
+        Return the names of the files of each table. They are no new data if the rows are those of the removed files.
         """
         adds = [self.written(rows, Packing.DENSE) for rows in added]
         self.add_files((add for of_rows in adds for add in of_rows), gone, transactions, is_new_data=is_new_data)
@@ -240,12 +226,8 @@ class Writer:
     ) -> int:
         """Commit files that were written at exactly the next version; return that version.
 
-        Args:
-            added: the ``add`` action of each.
-            gone: names in the log of the files that they replace.
-            transactions: numbers by name that the same commit stores in the table.
-            is_new_data: False if their rows are those of the removed files.
-            definition: actions that define the table differently.
+        They replace those that are ``gone``, and are no new data if their rows are those. ``definition`` are actions
+        that define the table differently.
 
         Raises:
             TableRefused: another writer came first; nothing was done.

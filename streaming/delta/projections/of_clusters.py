@@ -105,14 +105,7 @@ class Derived:
 
 
 def derived(directory: Place, held: ClustersState, clusters: Collection[ClusterId], before: DerivedBefore) -> Derived:
-    """Compute the derived tables of clusters as of the version of their state, and write the files.
-
-    Args:
-        directory: of the tables.
-        held: the state of these clusters, and perhaps others.
-        clusters: ids of the clusters to compute.
-        before: what the tables have already.
-    """
+    """Compute the derived tables of clusters as of the version of their state, and write the files."""
     version = held.version
     changes = rows_between(directory / PARTITION_CHANGES.name, min(before.events, before.partitions), version, clusters)
     new_events = events_of(_later(changes, before.events))
@@ -193,13 +186,7 @@ def _column(name: str, changes: pa.Table, version: int) -> Any:  # noqa: ANN401 
 
 
 def newest_partitions(before: pa.Table, after: pa.Table, version: int) -> pa.Table:
-    """Replace rows by the newest row of their key.
-
-    Args:
-        before: one row per key.
-        after: later rows, the newest of a key last.
-        version: the version of ``partition_changes`` up to which all rows are computed then.
-    """
+    """Replace rows, one per key, by the newest later row of their key; then all are computed up to a version."""
     last = last_of_each(after, _KEY)
     kept = numbered(before, _KEY).join(last.select(_KEY), keys=_KEY, join_type="left anti")["row"]
     rows = pa.concat_tables([before.take(kept), after.take(last["row"])])

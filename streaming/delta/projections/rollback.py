@@ -37,14 +37,9 @@ if TYPE_CHECKING:
 
 
 def roll_back(directory: Place, queries: Collection[str] = ()) -> list[str]:
-    """Roll back the tables that are ahead of the change log; before any of them is opened.
+    """Roll back the tables that are ahead of the change log; before any of them is opened. Return their names.
 
-    Args:
-        directory: of the tables.
-        queries: all that may write them; none of them may be running.
-
-    Returns:
-        Their names.
+    None of the queries that may write them may be running.
 
     Raises:
         TableRefused: tables must be rolled back, and another job writes some of them.

@@ -92,10 +92,6 @@ class DerivedTables:
     def commit(self, pieces: Sequence[Derived], version: int) -> None:
         """Commit what was computed for all clusters with changes since ``version`` of the tables; no table goes back.
 
-        Args:
-            pieces: of disjoint clusters.
-            version: of the change log, up to which they are computed.
-
         Raises:
             IsrwatchError: another writer came first; the next round builds on what it wrote.
             TableRefused: another writer came first again and again.
@@ -154,13 +150,7 @@ class DerivedTables:
 
 
 def merged_rows(table: Table, before: pa.Table, pieces: Iterable[Derived]) -> pa.Table:
-    """Return the rows of ``broker_state`` or ``cluster_state``: those of the clusters that were computed are replaced.
-
-    Args:
-        table: which of them.
-        before: its rows.
-        pieces: what shards have computed.
-    """
+    """Return the rows of ``broker_state`` or ``cluster_state``; those of clusters that were computed are replaced."""
     schema = arrow_schema(table)
     parts, computed = [], set[ClusterId]()
     for piece in pieces:

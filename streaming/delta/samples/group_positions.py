@@ -63,10 +63,8 @@ class _Samples(NamedTuple):
 def with_positions(rows: pa.Table, is_same: pa.Array, is_known: pa.Array) -> pa.Table:
     """Compute the positions of rows of ``group_offsets``: twin of ``group_positions.position_after``.
 
-    Args:
-        rows: samples by key, then by time, in one chunk; times are microseconds.
-        is_same: whether a row has the same key as the row above.
-        is_known: whether a row was computed before, and keeps its position.
+    The rows are samples by key, then by time, in one chunk. ``is_same``: a row has the same key as the row above;
+    ``is_known``: it was computed before, and keeps its position.
     """
     columns = {name: rows[name].combine_chunks() for name in rows.column_names}
     at = columns["collected_at"]

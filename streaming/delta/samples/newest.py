@@ -134,10 +134,7 @@ def _is_in(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Array:
 def without_gone(rows: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:
     """Drop the rows that a newer answer of their reporter leaves out and does not keep; without a reporter a row stays.
 
-    Args:
-        rows: the newest of each key.
-        reported: new rows, including answers without samples, and what answers keep.
-        definition: of the table.
+    ``reported`` has answers without samples as well, and what answers keep.
     """
     reporter = definition.reporter
     if definition.kept_by:
@@ -202,13 +199,7 @@ def merged(current: pa.Table, reported: pa.Table, definition: Table) -> pa.Table
 
 
 def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the newest row of each key; of rows with the same time the first, and current ones before reported ones.
-
-    Args:
-        current: at most one row per key.
-        reported: any number per key; rows of one source are in the order of its log.
-        key: names of columns.
-    """
+    """Return the newest row of each key; of rows with one time the first, and current ones before reported ones."""
     rows = pa.concat_tables([current, reported]).unify_dictionaries().combine_chunks()
     number, moment, row = _by_key_and_time(rows, key)
     if pc.any(pc.and_(_is_as_above(number), pc.less(row, shifted(row)).fill_null(False))).as_py():
@@ -270,10 +261,7 @@ def key_numbers(rows: pa.Table, key: Sequence[str]) -> pa.Array:
 def remembered(rows: pa.Table, reported: pa.Table, forgotten_after: int) -> pa.Table:
     """Drop rows that are too old, such as the last answer of a hung broker.
 
-    Args:
-        rows: the newest of each key.
-        reported: new rows, including answers without samples, which give the present time of their cluster.
-        forgotten_after: microseconds.
+    ``reported`` has answers without samples as well, which give the present time of their cluster.
     """
     mask, moments = None, [each.select(["cluster_id", "collected_at"]) for each in (rows, reported)]
     newest_of = (
@@ -334,12 +322,9 @@ _COLUMN_OF: Final = {
 
 
 def with_rounds(current: pa.Table, reported: pa.Table, forgotten_after: int) -> pa.Table:
-    """Apply rounds to rows; a round that is not newer changes nothing.
+    """Apply rounds of samples to rows, one per broker; a round that is not newer changes nothing.
 
-    Args:
-        current: one row per broker, times in microseconds.
-        reported: samples of whole rounds, in the order of their log, in the same columns.
-        forgotten_after: microseconds without a sample after which a broker starts over.
+    After ``forgotten_after`` microseconds without a sample a broker starts over.
     """
     clusters: dict[str, Rows] = {}
     for row in current.to_pylist():
@@ -432,10 +417,8 @@ _BYTES: Final = SlopeColumns(
 def with_slopes(rows: pa.Table, is_same: pa.Array, is_known: pa.Array) -> pa.Table:
     """Compute the slopes that a table has columns for.
 
-    Args:
-        rows: samples by key, then by time, in one chunk; times are microseconds.
-        is_same: whether a row has the same key as the row above.
-        is_known: whether a row was computed before, and keeps its slope.
+    The rows are samples by key, then by time, in one chunk. ``is_same``: a row has the same key as the row above;
+    ``is_known``: it was computed before, and keeps its slope.
     """
     for columns in (_LAG, _BYTES):
         if columns.per_second in rows.column_names:
@@ -490,15 +473,9 @@ def lag_distance(begin: pa.Array, end: pa.Array) -> pa.Array:
 
 
 def behind_since(rows: pa.Table, is_same: pa.Array, is_known: pa.Array) -> pa.Array:
-    """Twin of ``health.behind_since``, folded over the samples of every replica.
+    """Return ``behind_since`` of each row: twin of ``health.behind_since``, folded over the samples of every replica.
 
-    Args:
-        rows: samples of ``replica_offsets`` by replica, then by time, in one chunk.
-        is_same: whether a row has the same replica as the row above.
-        is_known: whether a row was computed before, and keeps its ``behind_since``.
-
-    Returns:
-        ``behind_since`` of each row, in microseconds or null.
+    The rows are samples by replica, then by time, in one chunk; ``is_same`` and ``is_known`` as of :func:`with_slopes`.
     """
     columns = {item.name: rows[item.name].combine_chunks() for item in rows.schema}
     is_behind = pc.greater(columns["lag"], 0).fill_null(False)

@@ -112,12 +112,7 @@ class SampledSpells:
     """All spells of some clusters: those that count for a fold, and the older ones as Arrow."""
 
     def __init__(self, rows: pa.Table | None = None, days: int = 0) -> None:
-        """Begin with the rows of the table.
-
-        Args:
-            rows: in the schema of the table; None: there are none.
-            days: of history that is retained, as in ``RetentionPolicy``.
-        """
+        """Begin with the rows of the table, if there are any; ``days`` of history are retained."""
         self._days = days
         rows = _SCHEMA.empty_table() if rows is None else rows
         is_live = _is_live(rows)

@@ -93,12 +93,7 @@ def tables_place(settings: Settings, option: str | None = None) -> Place:
 
 
 def place_of(text: str, options: Mapping[str, str] | None = None, where: str = "tables.directory (--tables)") -> Place:
-    """Return the place that a user has written as a path or a URL.
-
-    Args:
-        text: what was written.
-        options: of the client of its store.
-        where: it was written, for errors.
+    """Return the place that a user has written as a path or a URL; errors say ``where``.
 
     Raises:
         ConfigurationError: the scheme is not one of ``SCHEMES``, or the URL has no bucket.

@@ -74,12 +74,8 @@ class ReplicationBatch:
     ) -> None:
         """Open the tables.
 
-        Args:
-            directory: of the tables.
-            policy: how long history and old files are retained.
-            workers: fold the rows; None for this process.
-            bus: its topics; None for a directory.
-            gaps: between incidents, if the workers fold incidents as well.
+        Without workers this process folds the rows; with ``gaps`` they fold incidents as well. The bus is a directory,
+        unless it has topics.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.

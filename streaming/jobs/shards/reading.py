@@ -218,13 +218,9 @@ class Piece(NamedTuple):
 def piece_of(
     rows: pa.Table, runs: Sequence[LogRun], at: Mapping[str, LogPosition], left: Mapping[str, Collection[int]]
 ) -> Piece:
-    """Return the rows that can be applied before a log is left.
+    """Return the rows of a batch, each of a run, that can be applied before a log is left.
 
-    Args:
-        rows: of a batch.
-        runs: of each row.
-        at: where the last applied record of each source is.
-        left: the log ids that were left, by source.
+    ``at`` is where the last applied record of each source is, ``left`` has the log ids that were left, by source.
     """
     newest, refused, applied = dict[str, LogRun](), set[LogRun](), dict(at)
     last: tuple[LogRun, int] | None = None

@@ -152,10 +152,8 @@ class SampleProgress:
     def __init__(self, directory: Place, quarantined: Mapping[str, int]) -> None:
         """Begin with what is stored.
 
-        Args:
-            directory: of the tables.
-            quarantined: number of quarantined records by source. Some may not be stored with the sources yet, if the
-                job was killed after it had quarantined them.
+        ``quarantined``, the number of records by source, may not be stored with the sources yet, if the job was killed
+        after it had quarantined them.
         """
         self._progress = ProgressTable(directory, Channel.SAMPLES)
         states = {(state.cluster_id, state.source): state for state in self._progress.sources()}
@@ -197,13 +195,10 @@ class SampleProgress:
         positions: Mapping[str, int],
         log_ids: Mapping[str, int] = NO_LOG_IDS,
     ) -> None:
-        """Move the sources of an applied batch forward.
+        """Move the sources of an applied batch forward to their newest positions.
 
-        Args:
-            samples: tables with cluster_id, cluster, source, and collected_at in microseconds.
-            refused: number of newly quarantined records of each source.
-            positions: newest position of each source.
-            log_ids: of the logs that have one.
+        ``samples`` have cluster_id, cluster, source, and collected_at in microseconds; ``refused`` is newly
+        quarantined.
         """
         self._quarantined.update(refused)
         moved = {source: LogPosition(position, log_ids.get(source)) for source, position in positions.items()}

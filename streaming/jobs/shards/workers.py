@@ -62,12 +62,7 @@ class Worker(Generic[T, K, R]):
     """
 
     def __init__(self, begin: Callable[[T], K], work: Callable[[T, int, pa.Table, K], R]) -> None:
-        """Begin without any state.
-
-        Args:
-            begin: returns a state without any cluster.
-            work: on the rows of one partition.
-        """
+        """Begin without any state; ``begin`` returns one without any cluster, ``work`` does the rows of a partition."""
         self._begin, self._work = begin, work
         self.shards: dict[tuple[str, int], K] = {}
 

@@ -54,12 +54,7 @@ def kafka_stream(
 ) -> DataFrame:
     """Return the records of a channel with their headers, partition and offset.
 
-    Args:
-        spark: with the connector on its class path.
-        settings: with their secrets.
-        channel: to read.
-        starts: the first offset of each partition.
-        max_bytes: approximate limit of one batch.
+    ``starts`` has the first offset of each partition; ``max_bytes`` is the approximate limit of one batch.
 
     Raises:
         ConfigurationError: a property has no counterpart, or the connector is missing.

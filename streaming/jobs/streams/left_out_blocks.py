@@ -72,13 +72,7 @@ def new_run(head: bytes) -> RepeatedRun | None:
 
 
 def run_with(run: RepeatedRun | None, payload: bytes, repeated: Container[bytes]) -> RepeatedRun | None:
-    """Return the run that a record extends or begins; None if it is not a block that repeats the state.
-
-    Args:
-        run: of the record before it.
-        payload: the record.
-        repeated: the digests of blocks that repeat the state.
-    """
+    """Return the run that a record extends or begins; None if it is no block that repeats the state, by its digest."""
     cut = cut_block(payload)
     if cut is None:
         return None

@@ -34,10 +34,7 @@ _SEGMENT_BYTES: Final = 4096
 def warm_up(spark: SparkSession, *, has_directory: bool, is_over: Callable[[], bool]) -> None:
     """Run the stream until it has applied one batch; a failure is left to the queries, which report their own.
 
-    Args:
-        spark: the session, which knows the format of the bus.
-        has_directory: the bus is a directory; else a source of Spark stands in for Kafka's, with Python on executors.
-        is_over: returns whether to stop at once.
+    Unless the bus is a directory, a source of Spark stands in for Kafka's, with Python on executors.
     """
     applied = threading.Event()
 

@@ -147,10 +147,7 @@ class Configured(NamedTuple):
 def configured(settings: Settings, peers: Peers | None = None, silent: Collection[Address] = ()) -> Configured:
     """Ask each broker that is up for its listeners, and one of them where the controllers are.
 
-    Args:
-        settings: of the cluster.
-        peers: note what connections see.
-        silent: addresses that have just not responded: they are not asked.
+    ``silent`` addresses have just not responded: they are not asked.
     """
     try:
         bootstrap, dial = bootstrap_of(settings, peers), dialer(from_client(settings.cluster.client), peers)

@@ -39,13 +39,7 @@ class Shipping(MetricFamilies):
     """Ships until it is stopped, and once more what the collector wrote last."""
 
     def __init__(self, directory: Path, settings: KafkaBusSettings, report: Callable[[str], None]) -> None:
-        """Start nothing yet.
-
-        Args:
-            directory: the bus of the collector.
-            settings: with their secrets.
-            report: takes one line for the user.
-        """
+        """Start nothing yet."""
         self._shipper = Shipper(directory, settings, report)
         self._servers, self._report = settings.bootstrap_servers, report
         self._stopping = threading.Event()

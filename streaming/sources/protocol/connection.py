@@ -160,10 +160,7 @@ class Connection:
     def call(self, request: Any, response: Any, read: Callable[[Any], T]) -> T:  # noqa: ANN401 - kafka-python's messages ship no types
         """Send one request and wait for its response, of the class ``response``; all of it within one time limit.
 
-        Args:
-            request: without a header.
-            response: its class.
-            read: reads what is needed of it; what fails in it is the fault of the sender.
+        ``read`` reads what is needed of it; what fails in it is the fault of the sender.
         """
         with self._counting_errors():
             if not self._is_reopening:

@@ -84,12 +84,10 @@ def describe_quorum_request(version: int) -> Any:  # noqa: ANN401 - kafka-python
 
 
 def read_quorum(response: Any, listener: str = "") -> Quorum:  # noqa: ANN401 - as above
-    """Return what a DescribeQuorum response says.
+    """Return what a DescribeQuorum response says; before version 2 it has no addresses.
 
-    Args:
-        response: of any version; before 2 it has no addresses.
-        listener: of the controllers, by its name; a controller without it has no address here. Empty: one that is
-            named like a controller's, else the first by name. The response has them in no order.
+    A controller without the named ``listener`` has no address here. Without a name it is one that is named like a
+    controller's, else the first by name: the response has them in no order.
     """
     if response.error_code or not response.topics:
         return Quorum(response.error_code or -1, Leader(-1, -1), {})

@@ -56,13 +56,10 @@ class HighWatermarks:
         round_at: Micros,
         read_at: Micros,
     ) -> None:
-        """Remember what one leader answered.
+        """Remember what one leader answered, by topic and partition; a topic without id is left out.
 
-        Args:
-            topic_ids: by topic; what is of another topic is left out.
-            high_watermarks: by topic and partition.
-            round_at: when leaders were asked; of all answers of a round the same, and later than of the one before.
-            read_at: when this one answered, by the same clock; at most a minute later.
+        ``round_at``, when leaders were asked, is the same of all answers of a round. ``read_at``, when this one
+        answered, is at most a minute later by the same clock.
         """
         delay = min(max(0, read_at - round_at) // _MICROS_PER_MS, _MAX_DELAY)
         for topic, offsets in high_watermarks.items():
@@ -74,14 +71,11 @@ class HighWatermarks:
     ) -> dict[int, float]:
         """Return for how long a group could have read what it has not, by partition; nothing where that is unknown.
 
-        It is 0 where the group has read everything. It is unknown if the record was readable before the first
-        reading, as after a restart, or before the high watermark fell, and where readings are missing.
+        It is 0 where the group has read everything. It is unknown if the record was readable before the first reading,
+        as after a restart, or before the high watermark fell, and where readings are missing.
 
-        Args:
-            topic_id: of the partitions.
-            committed: the first offset that the group has not read, by partition.
-            ends: high watermarks, as they were read just before.
-            at: when the offsets were committed at the latest, by the clock of the readings.
+        ``committed`` has the first offset that the group has not read; ``at`` is when that was committed at the latest,
+        by the clock of the readings.
         """
         topic = self._topics.get(topic_id)
         seconds: dict[int, float] = {}

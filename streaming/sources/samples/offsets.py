@@ -48,13 +48,9 @@ if TYPE_CHECKING:
 def offset_blocks(
     broker: BrokerId, fields: Mapping[str, ByPartition], topic_ids: Mapping[str, TopicId], envelope: Mapping[str, Any]
 ) -> Iterator[BrokerOffsetsObserved]:
-    """Gather what is reported into blocks.
+    """Gather what is reported of a broker's replicas into blocks, by field of a sample.
 
-    Args:
-        broker: holds the replicas.
-        fields: by field of a sample its values; a replica of which nothing but its place is reported is left out.
-        topic_ids: by topic; what is of another topic is left out.
-        envelope: the fields that all observations share.
+    Left out are replicas of which nothing but their place is reported, and topics without id.
     """
     replicas = sorted(
         (topic_ids[topic], topic, number)

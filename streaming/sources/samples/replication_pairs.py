@@ -64,13 +64,9 @@ class ReplicationPairs:
         ends: ByTopic,
         follower_ends: Mapping[BrokerId, ByTopic],
     ) -> dict[BrokerId, PairCounts]:
-        """Count the pairs of each broker.
+        """Count the pairs of each broker that is alive, by log end offsets of leaders and followers.
 
-        Args:
-            brokers: that are alive.
-            topics: the partitions of every topic.
-            ends: log end offsets of leaders.
-            follower_ends: the same of followers, read a moment later; one that did not respond is left out.
+        Those of followers are read a moment later; one that did not respond is left out.
         """
         alive = frozenset(brokers)
         self._removed = set(self._removed_now(alive, topics))

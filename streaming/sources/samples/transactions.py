@@ -273,9 +273,7 @@ class OpenTransactions(NamedTuple):
 def open_transactions(connection: Connection, probe: Probe | None = None) -> OpenTransactions:
     """Ask one coordinator for its open transactions; older than Kafka 3.0 it returns none.
 
-    Args:
-        connection: to the coordinator.
-        probe: the transactional id that does not exist; described when it is due, else denied as it was last.
+    The probe is a transactional id that does not exist; it is described when it is due, else denied as it was last.
 
     Raises:
         ConnectionRefused: it does not respond.
@@ -309,8 +307,7 @@ COMMITTED: Final = "CompleteCommit"
 def committed_transactions(connection: Connection, producers: Collection[int]) -> dict[int, Micros]:
     """Ask a coordinator which producers have committed their last transaction, all markers of which are written.
 
-    Returns:
-        When that began, by the coordinator's clock, by producer id.
+    Return when that began, by the coordinator's clock, by producer id.
 
     Raises:
         ConnectionRefused: it does not respond.
@@ -522,12 +519,9 @@ class HangingTransactions:
         listed: Listed | None,
         writing: Mapping[TopicPartition, Collection[OpenProducer]],
     ) -> None:
-        """Judge by the answer of one leader.
+        """Judge by the answer of one leader, whose partitions were ``held`` before the coordinators were asked.
 
-        Args:
-            held: its partitions, as they were before the coordinators were asked.
-            listed: what these answered; None if one of them did not, or not all: then nothing new is proven.
-            writing: who has a transaction open in these partitions, asked after that.
+        If one of these did not answer, or not all, nothing new is proven. ``writing`` was asked after that.
         """
         for partition, producers in writing.items():
             suspected, proven = self._suspected.get(partition, set()), self._proven.get(partition, set())

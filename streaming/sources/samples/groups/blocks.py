@@ -73,13 +73,9 @@ class CoordinatorAnswer:
 def timed(
     answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId], high_watermarks: HighWatermarks, shown_at: Micros
 ) -> CoordinatorAnswer:
-    """Return the answer with its times.
+    """Return the answer of a coordinator with its times; ``shown_at`` is that of the envelope, which is the present.
 
-    Args:
-        answer: of a coordinator.
-        topic_ids: by topic; what is of another topic has no lag in seconds.
-        high_watermarks: since when offsets could be read; what was deleted cannot be.
-        shown_at: the time of the envelope, which is the present.
+    What is of a topic without id has no lag in seconds; ``high_watermarks`` say since when offsets could be read.
     """
     ends, log_starts = (answer.positions.get(name, {}) for name in ("high_watermark", "log_start_offset"))
     asked_at = answer.positions_asked_at
@@ -176,13 +172,9 @@ def ended_blocks(
 def group_offset_blocks(
     broker: BrokerId, answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId], envelope: Mapping[str, Any]
 ) -> Iterator[BrokerGroupOffsetsObserved]:
-    """Gather what groups have committed or been assigned into blocks; without any, a block without samples.
+    """Gather what groups of a coordinator have committed or been assigned into blocks; at least one, even empty.
 
-    Args:
-        broker: the coordinator.
-        answer: its groups and their offsets.
-        topic_ids: by topic; what is of another topic is left out.
-        envelope: the fields that all observations share.
+    What is of a topic without id is left out.
     """
     pieces = [piece for name in answer.groups.keys() - answer.unread for piece in _pieces(name, answer, topic_ids)]
     for packed in _packed(sorted(pieces, key=itemgetter(0))):
@@ -280,10 +272,7 @@ def committed_offsets(
 ) -> tuple[GroupValues, ...]:
     """Ask a coordinator for all that groups have committed, in one request; topics that are hidden are left out.
 
-    Args:
-        connection: to the coordinator.
-        groups: by name.
-        are_settled: leave out what an open transaction is to replace; else it is given as it was before.
+    If ``are_settled``, what an open transaction is to replace is left out; else it is given as it was before.
 
     Raises:
         ConnectionRefused: it does not respond.

@@ -95,13 +95,8 @@ def describe_groups(
 ) -> tuple[dict[str, DescribedGroup], tuple[str, ...]]:
     """Describe groups at their coordinator: one request per protocol, whatever their number.
 
-    Args:
-        connection: to the coordinator.
-        groups: to describe.
-        probe: is described with them when it is due, else denied as it was last.
-
-    Returns:
-        The groups; one that has moved or ended meanwhile is as it was. And those that may not be described.
+    Return the groups, of which one that has moved or ended meanwhile is as it was, and those that may not be described.
+    The probe is described with them when it is due, else denied as it was last.
 
     Raises:
         ConnectionRefused: it does not respond.

@@ -84,17 +84,7 @@ class ListedGroups:
     def take(
         self, broker: BrokerId, listed: AbstractSet[str], gone: AbstractSet[str], moment: Micros
     ) -> tuple[str, ...]:
-        """Take the list of a broker.
-
-        Args:
-            broker: the coordinator.
-            listed: its groups.
-            gone: groups that are gone, as it says.
-            moment: now, by the monotonic clock.
-
-        Returns:
-            The groups of this broker that are missing.
-        """
+        """Take the list of a coordinator, and what it says is gone; return the groups that are missing."""
         own = self._of.setdefault(broker, set())
         moved = listed - own
         for names in self._of.values():
