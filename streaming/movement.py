@@ -25,11 +25,7 @@ _OF_THREAD: Final = threading.local()
 
 
 class Motion:
-    """Notes of one piece of work, made by any thread.
-
-    Attributes:
-        has_moved: it has since it began.
-    """
+    """Notes of one piece of work, made by any thread: whether it has moved since it began, and when."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -297,10 +297,6 @@ class ClusterSampleLines:
 
     A preparation replaces lines whose rows changed, a scrape those with a sample that got too old. A scrape may have
     begun before the newest preparation: what it renders from older rows is for itself alone.
-
-    Args:
-        oldest: up to which age samples are exposed, in seconds, by table.
-        chosen: what is left out by choice.
     """
 
     def __init__(self, oldest: Mapping[str, float], chosen: SeriesFilter) -> None:

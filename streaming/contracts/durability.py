@@ -138,12 +138,7 @@ _NONE: Final = frozenset({"", "none"})
 
 
 class ThrottleRates(NamedTuple):
-    """Limits of a broker for replication, bytes per second; None is no limit.
-
-    Attributes:
-        leader: ``leader.replication.throttled.rate``.
-        follower: ``follower.replication.throttled.rate``.
-    """
+    """Limits of a broker for replication as leader and as follower, bytes per second; None is no limit."""
 
     leader: int | None = None
     follower: int | None = None

@@ -78,8 +78,7 @@ NO_EXECUTORS: Final = (
 class Application:
     """Runs until a stop is requested, until none of its queries can continue, or until another job takes over.
 
-    Attributes:
-        is_active: its tables are open; False while it stands by.
+    While it stands by, it is not active: its tables are not open.
     """
 
     def __init__(

@@ -188,11 +188,7 @@ class LogLag:
 
 
 class Reporter(threading.Thread):
-    """Measures and writes until it is stopped.
-
-    Attributes:
-        lags: the newest measurement, by channel and source; replaced as a whole.
-    """
+    """Measures and writes until it is stopped; ``lags`` is replaced as a whole by each measurement."""
 
     def __init__(
         self, queries: Sequence[SupervisedQuery], places: JobLocations, clock: Callable[[], float] = time.monotonic

@@ -21,12 +21,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ProjectionThread(threading.Thread):
-    """Writes the derived tables periodically until it is stopped.
-
-    Attributes:
-        error: the error of the last round; None after a success.
-        seconds: duration of the last round, without the wait for a batch.
-    """
+    """Writes the derived tables periodically until it is stopped; ``error`` and ``seconds`` are of the last round."""
 
     def __init__(self, project: Callable[[], float], seconds: float, is_due: Callable[[], bool]) -> None:
         """Write the tables every ``seconds``, if they take no longer and something ``is_due``, and once at the end.

@@ -172,11 +172,7 @@ def contradiction(broker: BrokerId, url: str, says: Hosted, listed: Mapping[Brok
 
 
 class AgentWatch:
-    """Finds agents that are not those of their brokers.
-
-    Args:
-        view: gives the newest view of the cluster, None while there is none.
-    """
+    """Finds agents that are not those of their brokers, by the newest view of the cluster, if there is one."""
 
     def __init__(self, view: Callable[[], ClusterView | None]) -> None:
         self._view, self._due = view, Timer(Micros(COMPARED_MICROS))

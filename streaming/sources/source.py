@@ -83,12 +83,7 @@ STABLE_SECONDS: Final = 300.0  # what ran for so long is started again at once w
 
 @dataclass(slots=True)
 class Timer:
-    """Is due at once, then once per period.
-
-    Attributes:
-        period: microseconds.
-        next_at: when it is due, by :func:`monotonic`.
-    """
+    """Is due at once, then once per period, which is in microseconds, by :func:`monotonic`."""
 
     period: Micros
     next_at: Micros = AT_ONCE

@@ -28,11 +28,7 @@ SECONDS_BETWEEN_LOOKS: Final = 0.5
 
 
 class Claim(Protocol):
-    """Right to write the tables, which one job has at a time.
-
-    Attributes:
-        seconds_between_looks: interval of :meth:`take_if_free`.
-    """
+    """Right to write the tables, which one job has at a time; :meth:`take_if_free` is called at an interval."""
 
     seconds_between_looks: float
 

@@ -36,12 +36,7 @@ _DEFINES: Final = frozenset({"metaData", "protocol"})
 
 
 class FollowedTable:
-    """The data files of a table at the version that was read last. Not for more than one thread at once.
-
-    Attributes:
-        version: that was read last.
-        table: as it was opened.
-    """
+    """The data files of a table at the version that was read last. Not for more than one thread at once."""
 
     def __init__(self, path: Place, definition: Table, table: DeltaTable) -> None:
         self._path, self._definition = path, definition

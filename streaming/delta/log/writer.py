@@ -85,8 +85,7 @@ SECONDS_OF_PROOF: Final = 20.0
 class Writer:
     """The only writer of a table: it stops as soon as another one has committed, unless they write :meth:`in_turn`.
 
-    Attributes:
-        entries: those of a store that it has made, until maintenance deletes them.
+    ``entries`` are those of a store that it has made, until maintenance deletes them.
     """
 
     def __init__(self, table: DeltaTable, path: Place) -> None:

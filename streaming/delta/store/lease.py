@@ -89,12 +89,7 @@ def boot_clock() -> float:
 
 
 class JobLease:
-    """The lease that this process may have. ``LeaseWatch`` waits for it, ``take`` does not. Not safe for threads.
-
-    Attributes:
-        folder: of the numbers.
-        seconds: until a standby takes over.
-    """
+    """The lease that this process may have. ``LeaseWatch`` waits for it, ``take`` does not. Not safe for threads."""
 
     def __init__(self, folder: Place, seconds: float) -> None:
         self.folder, self.seconds = folder, seconds
@@ -214,11 +209,7 @@ def _content(holder: Holder) -> bytes:
 
 
 class LeaseWatch:
-    """Watches the lease of another job.
-
-    Attributes:
-        holder: who has it, None if no number was seen yet.
-    """
+    """Watches the lease of another job, the ``holder``; None if no number was seen yet."""
 
     def __init__(self, lease: JobLease, clock: Callable[[], float] = boot_clock) -> None:
         self.holder: Holder | None = None
@@ -282,11 +273,7 @@ class LeaseWatch:
 
 
 class Renewals(threading.Thread):
-    """Renews a lease until it is stopped, or lost.
-
-    Attributes:
-        refusal: why this job must stop; None while it has the lease.
-    """
+    """Renews a lease until it is stopped, or lost; then ``refusal`` says why this job must stop."""
 
     def __init__(self, lease: JobLease, report: Callable[[str], None]) -> None:
         """``report`` gets a sentence for the user, from this thread."""

@@ -232,12 +232,7 @@ _OF_SOURCE: Final = ["cluster_id", "cluster", "source", "collected_at"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleTask(Task):
-    """Input of a task on samples.
-
-    Attributes:
-        forgotten: sources whose log begins again.
-        days: of history that is retained.
-    """
+    """Input of a task on samples; the logs of ``forgotten`` sources begin again."""
 
     forgotten: frozenset[str] = frozenset()
     days: int = 0

@@ -55,11 +55,7 @@ K = TypeVar("K", bound=Keeper[Any])
 
 
 class Worker(Generic[T, K, R]):
-    """Does tasks, and holds the state of the partitions that it has worked on.
-
-    Attributes:
-        shards: by tables and partition.
-    """
+    """Does tasks, and holds the state of the partitions that it has worked on, by tables and partition."""
 
     def __init__(self, begin: Callable[[T], K], work: Callable[[T, int, pa.Table, K], R]) -> None:
         """Begin without any state; ``begin`` returns one without any cluster, ``work`` does the rows of a partition."""

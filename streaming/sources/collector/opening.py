@@ -196,11 +196,7 @@ def _micros(seconds: float) -> Micros:
 
 
 class ClusterNames:
-    """Notes which cluster each name leads to; for any thread.
-
-    Args:
-        names: in the order of the configuration.
-    """
+    """Notes which cluster each name leads to, in the order of the configuration; for any thread."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names

@@ -43,12 +43,7 @@ RESYNC_SECONDS: Final = 10.0
 
 
 class Resync:
-    """The search for a KRaft snapshot from after the record that could not be read.
-
-    Args:
-        seconds: interval of the search.
-        report: takes one line for the user.
-    """
+    """The periodic search for a KRaft snapshot from after the record that could not be read."""
 
     def __init__(self, seconds: float, report: Callable[[str], None]) -> None:
         self._seconds, self._report = seconds, report

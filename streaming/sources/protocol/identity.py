@@ -107,11 +107,7 @@ class Responder:
 
 
 class WrongNode(ServiceRefused):
-    """Another node answers at an address than the one that it stands for; nothing of it is used.
-
-    Attributes:
-        who: answers, as far as that is known.
-    """
+    """Another node (``who``) answers at an address than the one that it stands for; nothing of it is used."""
 
     def __init__(self, address: Address, by: Responder) -> None:
         self.who = f"another {by.role}" if by.node_id is None else f"{by.role} {by.node_id}"

@@ -83,11 +83,7 @@ def describe_directories(connection: Connection) -> tuple[Directory, ...]:
 
 
 class DirectoriesKind:
-    """Asks every broker for its directories; see :class:`kind.Kind`.
-
-    Args:
-        period: microseconds.
-    """
+    """Asks every broker for its directories; see :class:`kind.Kind`."""
 
     names: Sequence[str] = (KIND,)
 

@@ -49,12 +49,7 @@ def describe_quorum(connection: Connection) -> Quorum | None:
 
 
 class QuorumKind:
-    """Asks one broker for the quorum, and the next one if that does not answer; see :class:`kind.Kind`.
-
-    Args:
-        period: microseconds.
-        report: takes one line for the user.
-    """
+    """Asks one broker for the quorum, and the next one if that does not answer; see :class:`kind.Kind`."""
 
     names: Sequence[str] = (KIND,)
 

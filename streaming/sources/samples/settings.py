@@ -70,11 +70,7 @@ class BrokerSettingsAnswer(NamedTuple):
 
 
 class SettingsKind:
-    """Asks for settings; see :class:`kind.Kind`.
-
-    Args:
-        period: microseconds.
-    """
+    """Asks for settings; see :class:`kind.Kind`."""
 
     names: Sequence[str] = (TOPICS, BROKERS)
 

@@ -228,12 +228,7 @@ class LeaderAnswer(NamedTuple):
 
 
 class ReadableKind:
-    """Asks what there is to read where groups stand still; see :class:`kind.Kind`. Stands behind ``groups``.
-
-    Args:
-        period: microseconds.
-        standing: notes where that is.
-    """
+    """Asks what there is to read where groups stand still; see :class:`kind.Kind`. Stands behind ``groups``."""
 
     names: Sequence[str] = (LEADERS, COORDINATORS)
 
