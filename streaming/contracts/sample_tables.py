@@ -5,7 +5,7 @@ Projections of ``samples``, with what follows from them; ``tables`` names them w
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.columns import CLUSTER, PARTITION_IDENTITY, Column, Table, columns_of, required
 from streaming.contracts.conditions import SECOND
@@ -21,6 +21,9 @@ from streaming.contracts.samples import (
     TransactionObserved,
 )
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
+
+if TYPE_CHECKING:
+    from streaming.contracts.observations import Observation
 
 SAMPLED: Final = (
     required("collected_at", "timestamp", "when the source read it"),
@@ -254,17 +257,18 @@ ISR_RECONCILIATION: Final = Table(
     key=("cluster_id", "broker", "meter"),
 )  # fmt: skip
 
-SAMPLE_TABLES: Final = (
-    REPLICA_OFFSETS,
-    GROUPS,
-    GROUP_OFFSETS,
-    TRANSACTIONS,
-    LOG_DIRECTORIES,
-    QUORUM_MEMBERS,
-    TOPIC_SETTINGS,
-    BROKER_SETTINGS,
-    BROKER_FEATURES,
-    BROKER_SPEED,
-    BROKER_METRICS,
-    ISR_RECONCILIATION,
-)
+TABLE_OF: Final[dict[type[Observation], Table]] = {
+    ReplicaOffsetsObserved: REPLICA_OFFSETS,
+    GroupObserved: GROUPS,
+    GroupOffsetsObserved: GROUP_OFFSETS,
+    TransactionObserved: TRANSACTIONS,
+    LogDirectoryObserved: LOG_DIRECTORIES,
+    QuorumMemberObserved: QUORUM_MEMBERS,
+    TopicSettingsObserved: TOPIC_SETTINGS,
+    BrokerSettingsObserved: BROKER_SETTINGS,
+    BrokerFeatureObserved: BROKER_FEATURES,
+    BrokerSpeedObserved: BROKER_SPEED,
+    BrokerMetricObserved: BROKER_METRICS,
+}
+"""The table of each kind of sample."""
+SAMPLE_TABLES: Final = (*TABLE_OF.values(), ISR_RECONCILIATION)

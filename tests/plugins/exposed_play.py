@@ -19,6 +19,7 @@ from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.sample_tables import TABLE_OF
 from streaming.contracts.state import SourceLag, SourceState
 from streaming.contracts.tables import CONDITIONS
 from streaming.delta.changes.log import in_commit
@@ -28,7 +29,7 @@ from streaming.delta.log.queries import plain as plain_times
 from streaming.delta.samples.newest import Newest
 from streaming.delta.samples.sampled_spells import SampledSpells
 from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
-from streaming.jobs.shards.samples import TABLE_OF, read_samples
+from streaming.jobs.shards.samples import read_samples
 from streaming.jobs.streams import bus_source
 
 if TYPE_CHECKING:

@@ -20,21 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.changes.state import SourceKey
-from streaming.contracts import sample_tables as tables
 from streaming.contracts.identifiers import NOWHERE, LogPosition, Micros
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.sample_blocks import SamplesBlock
-from streaming.contracts.samples import (
-    BrokerMetricObserved,
-    BrokerSpeedObserved,
-    GroupObserved,
-    GroupOffsetsObserved,
-    LogDirectoryObserved,
-    QuorumMemberObserved,
-    ReplicaOffsetsObserved,
-    TransactionObserved,
-)
-from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
+from streaming.contracts.sample_tables import TABLE_OF
+from streaming.contracts.samples import BrokerMetricObserved
 from streaming.contracts.state import SourceState
 from streaming.contracts.tables import SAMPLED_CONDITIONS
 from streaming.delta.log.cluster_files import files_by_cluster, of_clusters, write_cluster
@@ -61,26 +51,10 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from streaming.bus.kafka.reader import KafkaReader
-    from streaming.contracts.columns import Table
     from streaming.contracts.identifiers import ClusterId
     from streaming.contracts.observations import Observation
     from streaming.delta.log.cluster_files import Adds
     from streaming.delta.store.place import Place
-
-# The table of each kind of sample.
-TABLE_OF: Final[dict[type[Observation], Table]] = {
-    ReplicaOffsetsObserved: tables.REPLICA_OFFSETS,
-    GroupObserved: tables.GROUPS,
-    GroupOffsetsObserved: tables.GROUP_OFFSETS,
-    TransactionObserved: tables.TRANSACTIONS,
-    LogDirectoryObserved: tables.LOG_DIRECTORIES,
-    QuorumMemberObserved: tables.QUORUM_MEMBERS,
-    TopicSettingsObserved: tables.TOPIC_SETTINGS,
-    BrokerSettingsObserved: tables.BROKER_SETTINGS,
-    BrokerFeatureObserved: tables.BROKER_FEATURES,
-    BrokerSpeedObserved: tables.BROKER_SPEED,
-    BrokerMetricObserved: tables.BROKER_METRICS,
-}
 
 # Tables are written whole. If less than this share of a table was new, the query rests for three times as long as the
 # write took, so that small batches do not keep it writing all the time. Other tables of the batch do not count.

@@ -30,10 +30,11 @@ from streaming.contracts.sample_blocks import (
     TransactionsReported,
     offsets_in_blocks,
 )
+from streaming.contracts.sample_tables import TABLE_OF
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.errors import InvalidObservation
 from streaming.jobs.shards.decoded_batch import decode_row
-from streaming.jobs.shards.samples import TABLE_OF, Samples, read_samples
+from streaming.jobs.shards.samples import Samples, read_samples
 from streaming.jobs.streams.bus_source import SCHEMA, arrow_batches
 from streaming.jobs.streams.sample_columns import in_columns
 from tests.blocks import singly
