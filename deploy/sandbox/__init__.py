@@ -9,7 +9,6 @@ from deploy.sandbox.dump import DumpedRecord, dump_metadata_log
 from deploy.sandbox.plan import Plan, plan_cluster, read_plan
 from deploy.sandbox.proxy import ReplicationProxy
 from deploy.sandbox.waiting import wait_until
-from deploy.sandbox.writer import TopicWriter
 
 __all__ = [
     "Admin",
@@ -18,7 +17,6 @@ __all__ = [
     "Plan",
     "ReplicationProxy",
     "Sandbox",
-    "TopicWriter",
     "dump_metadata_log",
     "plan_cluster",
     "read_plan",

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster
-from deploy.sandbox.writer import TopicWriter
 from streaming.delta.changes.reader import ChangeReader
 from tests.benchmarks._running import collect_from, installation, options, spread
 from tests.plugins.pipeline import Pipeline
+from tests.topic_writer import TopicWriter
 
 TOPIC = "orders"
 PROPERTIES = {"replica.lag.time.max.ms": "600", "replica.fetch.wait.max.ms": "100"}

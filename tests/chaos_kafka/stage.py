@@ -21,7 +21,6 @@ from deploy.sandbox import PartitionDescription
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import SINCE_4, Plan, plan_cluster, random_id
 from deploy.sandbox.waiting import wait_until
-from deploy.sandbox.writer import TopicWriter
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.jobs.shards.batch import ReplicationBatch
@@ -36,6 +35,7 @@ from tests.chaos_kafka.samples import TABLES
 from tests.chaos_kafka.schedule import ACTIVE, COLLECTOR, JOB, LOG, POLL, KafkaAct, OwnDeath, Shape
 from tests.plugins.logs import rows_of_log
 from tests.plugins.pipeline import Pipeline, Program
+from tests.topic_writer import TopicWriter
 
 # Snapshots are small and frequent, so that there is one near the end; none of the log is deleted for it.
 # Leaders do not ask whether a transaction is open, as before Kafka 3.6, so one can be left hanging.

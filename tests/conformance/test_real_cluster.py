@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from deploy.sandbox import Sandbox, TopicWriter, plan_cluster, wait_until
+from deploy.sandbox import Sandbox, plan_cluster, wait_until
 from streaming.contracts.events import Cause
 from streaming.sources.metadata_log.decoding import decode_batches
 from streaming.sources.simulated.timeline import step_text
 from tests.conformance.actions import ActionName, Explanation
 from tests.conformance.checker import Checker
+from tests.topic_writer import TopicWriter
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple, Self
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import DEFAULT, plan_cluster, random_id
 from deploy.sandbox.waiting import wait_until
-from deploy.sandbox.writer import TopicWriter
 from streaming.durations import duration_text
 from tests.plugins.pipeline import Pipeline
+from tests.topic_writer import TopicWriter
 
 BROKERS: Final = (1, 2, 3, 4, 5)
 DISK_BROKER: Final = 4

@@ -16,10 +16,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.sandbox import Sandbox, plan_cluster
-from deploy.sandbox.writer import TopicWriter
 from exporters.metrics.jmx_names import JMX_METRICS
 from tests.end_to_end.test_samples_real import PATIENCE, Batches
 from tests.plugins.pipeline import Pipeline
+from tests.topic_writer import TopicWriter
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 

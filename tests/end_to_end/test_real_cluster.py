@@ -25,7 +25,6 @@ from dashboards.alerts import rule_file
 from dashboards.render import as_yaml
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster
-from deploy.sandbox.writer import TopicWriter
 from streaming.alert_settings import AlertsSettings
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 from streaming.delta.state import as_of_version
@@ -38,6 +37,7 @@ from tests.plugins.local_http import collecting_webhook
 from tests.plugins.pipeline import Pipeline
 from tests.plugins.prometheus import Prometheus, running_alertmanager, running_prometheus
 from tests.sources.samples.test_groups_real import Clients
+from tests.topic_writer import TopicWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from deploy.sandbox import Sandbox, plan_cluster
-from deploy.sandbox.writer import TopicWriter
 from tests.plugins.batches import Batches
 from tests.plugins.pipeline import Pipeline
+from tests.topic_writer import TopicWriter
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 

@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple, Self
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import FIRST_CONTROLLER, plan_cluster, random_id
 from deploy.sandbox.waiting import wait_until
-from deploy.sandbox.writer import TopicWriter
 from streaming.contracts.records import LeaderChange
 from tests.listeners.changes import changes_of
 from tests.listeners.metadata_log import batches, leader_epochs, written
 from tests.listeners.network import Network, address
 from tests.listeners.probes import Recorder, now
 from tests.listeners.requests import of_broker, of_controller
+from tests.topic_writer import TopicWriter
 
 BROKERS: Final = (1, 2, 3)
 ORDERS, MOVED, RISKY = "orders", "moved", "risky"

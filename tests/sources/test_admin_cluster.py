@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deploy.sandbox import wait_until
-from deploy.sandbox.writer import TopicWriter
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause
@@ -40,6 +39,7 @@ from streaming.sources.broker_metrics import (
 from streaming.sources.polling.source import AdminSource
 from streaming.sources.source import monotonic
 from tests.blocks import singly
+from tests.topic_writer import TopicWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
-from deploy.sandbox import Sandbox, TopicWriter, wait_until
+from deploy.sandbox import Sandbox, wait_until
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import Micros
@@ -23,6 +23,7 @@ from streaming.sources.protocol.config_messages import Resource
 from streaming.sources.protocol.connection import Connection
 from streaming.sources.protocol.security import Security
 from tests.plugins.sandbox import MakeSandbox
+from tests.topic_writer import TopicWriter
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 SECOND = Micros(1_000_000)

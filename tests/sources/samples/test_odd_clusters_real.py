@@ -23,7 +23,7 @@ from kafka.protocol.producer import (
     InitProducerIdResponse,
 )
 
-from deploy.sandbox import Sandbox, TopicWriter, plan_cluster, wait_until
+from deploy.sandbox import Sandbox, plan_cluster, wait_until
 from deploy.sandbox.plan import DEFAULT
 from streaming.contracts.identifiers import Micros
 from streaming.jobs.shards.samples import SampleBatch
@@ -38,6 +38,7 @@ from tests.chaos_kafka.schedule import Shape
 from tests.chaos_kafka.stage import planned
 from tests.jobs.shards.test_batch import published, rows
 from tests.sources.samples.late_producer import answered
+from tests.topic_writer import TopicWriter
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 PATIENCE = 90.0

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from deploy.sandbox import Sandbox, TopicWriter, wait_until
+from deploy.sandbox import Sandbox, wait_until
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Observation
 from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.samples.source import SamplesSource, open_samples
 from tests.blocks import singly
+from tests.topic_writer import TopicWriter
 
 MakeSandbox = Any
 Samples = dict[tuple[str, int, int], ReplicaOffsetsObserved]

@@ -12,7 +12,6 @@ from types import MappingProxyType
 import pytest
 
 from deploy.sandbox import Sandbox, plan_cluster
-from deploy.sandbox.writer import TopicWriter
 from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, after_round
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
@@ -22,6 +21,7 @@ from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.speed import SpeedKind
 from tests.blocks import speeds_of
 from tests.sources.samples.opened import open_samples
+from tests.topic_writer import TopicWriter
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 

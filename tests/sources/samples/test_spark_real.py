@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deploy.sandbox import TopicWriter, wait_until
+from deploy.sandbox import wait_until
 from streaming.contracts.identifiers import Micros
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.samples.source import open_samples
 from tests.jobs.shards.test_batch import published, rows
 from tests.sources.samples import spark_query
+from tests.topic_writer import TopicWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
