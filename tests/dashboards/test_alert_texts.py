@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from dashboards.alerts import rule_file
-from dashboards.alerts.rule import PLAIN, shortened
+from dashboards.alerts.texts import PLAIN, shortened
 from dashboards.render import without_query
 from exporters.metrics.clusters import INCIDENT_METRICS
 from exporters.read_model.snapshot import ClusterIncidents, ClusterSnapshot
