@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.prepared import ScrapeRequest
-from exporters.read_model.conditions import DEFAULT_SETTINGS, ConditionSettings, put_conditions, put_sampled_conditions
+from exporters.read_model.conditions import DEFAULT_SETTINGS, ConditionSettings
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.reader import isr_removals, state_of_changes
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
+from exporters.read_model.spells import put_conditions, put_sampled_conditions
 from exporters.read_model.versions import newest_version_at, oldest_known, oldest_moment
 from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES, SAMPLED_CONDITIONS
 from streaming.delta.changes.reader import ChangeReader

@@ -4,34 +4,46 @@ Values in, values out: which rows the table has, what a snapshot shows, the time
 the first five fields of :class:`Raised`.
 """
 
+# Theory of operation
+#
+# - What the rows say is derived at the time of the data (``observed_until``): while data is stale nothing begins, and
+#   nothing ends. So the series of a condition outlives a collector, a job or a bus that is down.
+# - While their table cannot be read nothing begins or ends either: an alert is not resolved because nothing can be
+#   read, and none begins under a name that the table may have changed since. The table is a condition of its own then.
+# - What rests on samples is spells, too: ``contracts.sampled_conditions``. They last until a newer sample of the same
+#   thing says otherwise, however old it is. What explains them besides samples is looked up here: moves that fill a
+#   volume, announced work on a voter, a broker that is gone for good, topics that do not count.
+# - A broker with a log directory that is offline is not under-replicated, too: the directory says why.
+# - What the exporter finds about itself and about freshness depends on the time of the scrape. A dead job is one
+#   condition, not one of each cluster behind it.
+#
+# Invariant: a condition that is raised keeps its labels until it is over, whatever rows, samples and merges of
+# incidents come meanwhile. tests/exporters/read_model/test_conditions.py.
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from exporters.read_model.cluster_samples import is_reassigned
+from exporters.read_model.snapshot import SECOND
 from streaming.alert_settings import rules_of
-from streaming.contracts.conditions import RECENT, RULES, SECOND, TOPICS_NAMED, WINDOW, Condition, Rule, Spell
+from streaming.contracts.conditions import RULES, TOPICS_NAMED, WINDOW, Condition, Rule, Spell
 from streaming.contracts.events import Severity
 from streaming.contracts.observations import Channel, SourceKind
-from streaming.contracts.sampled_conditions import DISK_LIMITS, OF_GROUPS, PACE, SAMPLED_RULES, SampledSpell, topic_of
+from streaming.contracts.sampled_conditions import DISK_LIMITS, OF_GROUPS, PACE, SAMPLED_RULES, topic_of
 from streaming.contracts.standing import standing
 from streaming.contracts.state import QUORUM_FRESH
-from streaming.delta.log.queries import columns_of, rows_as
 from streaming.name_patterns import patterns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from exporters.read_model.cluster_samples import QuorumMemberRow
-    from exporters.read_model.draft import SnapshotDraft
     from exporters.read_model.snapshot import ClusterSnapshot, SourceProgress
     from streaming.alert_settings import AlertsSettings
-
+    from streaming.contracts.sampled_conditions import SampledSpell
 
 OWN_RULES: Final = {
     condition: Rule(severity, 0, kept=0)
@@ -442,62 +454,3 @@ def _is_filled_by_moves(cluster: ClusterSnapshot) -> bool:
 def voters_behind(cluster: ClusterSnapshot) -> list[SampledSpell]:
     """Return the spells of voters of the quorum that have not caught up with its leader."""
     return _sampled(cluster, Condition.QUORUM_VOTER_BEHIND)
-
-
-# The rows of both tables, read, and kept as of then while they cannot be read.
-
-
-_ALL: Final = frozenset(Condition)
-"""A newer job may write others."""
-_ALL_NAMES: Final = pa.array(list(Condition), pa.string())
-_LONG: Final = 600 * SECOND
-"""Shorter spells are raised by what follows them, or not at all."""
-
-
-def read_conditions(rows: pa.Table) -> dict[str, tuple[Spell, ...]]:
-    """Return of each cluster the spells that last, and those that ended ``RECENT`` before the newest of its rows.
-
-    Also the long ones of their chains: it may have been one of these alone that lasted long enough.
-    """
-    if not {*Spell._fields} <= {*rows.column_names}:
-        return {}
-    ended, since = rows["ended_at"], rows["since"]
-    moments = pc.coalesce(ended, rows["began_at"]).cast(pa.int64())
-    lasted_long = pc.greater_equal(pc.subtract(moments, rows["began_at"].cast(pa.int64())), _LONG)
-    of_cluster = {
-        cluster_id: pc.equal(rows["cluster_id"], cluster_id) for cluster_id in pc.unique(rows["cluster_id"]).to_pylist()
-    }
-    spells: dict[str, tuple[Spell, ...]] = {}
-    for cluster_id, is_its in of_cluster.items():
-        oldest = pc.max(moments.filter(is_its)).as_py() - RECENT
-        is_late = pc.and_(is_its, pc.or_(pc.is_null(ended), pc.greater(moments, oldest)))
-        is_chained = pc.and_(lasted_long, pc.is_in(since, value_set=since.filter(is_late)))
-        counts = rows.filter(pc.and_(is_its, pc.or_(is_late, is_chained)))
-        read = rows_as(Spell, columns_of(counts, Spell._fields), counts.num_rows)
-        spells[cluster_id] = tuple(each._replace(topics=each.topics or ()) for each in read if each.condition in _ALL)
-    return spells
-
-
-def put_conditions(draft: SnapshotDraft, rows: pa.Table) -> None:
-    """Take over the rows of every cluster; those that did not change stay the same objects."""
-    draft.put_conditions(read_conditions(rows))
-
-
-def keep_conditions(draft: SnapshotDraft) -> None:
-    """Keep the rows that were read last, as of then: see the theory above."""
-    draft.stop_conditions()
-
-
-def put_sampled_conditions(draft: SnapshotDraft, rows: pa.Table) -> None:
-    """Take over which spells last of what samples show, of every cluster."""
-    spells: dict[str, tuple[SampledSpell, ...]] = {}
-    if {*SampledSpell._fields} <= {*rows.column_names}:
-        lasting = rows.filter(pc.and_(pc.is_null(rows["ended_at"]), pc.is_in(rows["condition"], _ALL_NAMES)))
-        for each in rows_as(SampledSpell, columns_of(lasting, SampledSpell._fields), lasting.num_rows):
-            spell = each._replace(condition=Condition(each.condition))
-            spells[spell.cluster_id] = (*spells.get(spell.cluster_id, ()), spell)
-    draft.put_sampled_conditions({cluster_id: tuple(sorted(some)) for cluster_id, some in spells.items()})
-
-
-def keep_sampled_conditions(_draft: SnapshotDraft) -> None:
-    """Keep what lasted when the rows were read last."""

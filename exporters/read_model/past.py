@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporters.read_model.base_snapshots import BaseSnapshots
-from exporters.read_model.conditions import put_conditions, put_sampled_conditions
 from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_ids import ID_COLUMNS, Merges, names_used, others_names
 from exporters.read_model.kept_rows import KeptTable
 from exporters.read_model.reader import isr_removals, micros_now, state_of_changes
 from exporters.read_model.snapshot import ClusterIncidents
+from exporters.read_model.spells import put_conditions, put_sampled_conditions
 from exporters.read_model.times import Clock
 from exporters.read_model.versions import committed_at
 from streaming.contracts.conditions import RECENT, Spell

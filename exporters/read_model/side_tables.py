@@ -15,12 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow.compute as pc
 
 from exporters.read_model import cluster_samples as sampled
-from exporters.read_model.conditions import (
-    keep_conditions,
-    keep_sampled_conditions,
-    put_conditions,
-    put_sampled_conditions,
-)
 from exporters.read_model.events import INCIDENT_COLUMNS, IS_OVER_SELECTED, drop_incidents, put_incidents
 from exporters.read_model.samples import (
     OFFSETS_COLUMNS,
@@ -35,6 +29,7 @@ from exporters.read_model.samples import (
     read_rows,
 )
 from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes
+from exporters.read_model.spells import keep_conditions, keep_sampled_conditions, put_conditions, put_sampled_conditions
 from streaming.contracts import sample_tables
 from streaming.contracts.conditions import Spell
 from streaming.contracts.group_readers import GroupOffsetsRow

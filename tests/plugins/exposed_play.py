@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.prepared import ScrapeRequest
-from exporters.read_model.conditions import put_conditions, put_sampled_conditions
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.events import put_incidents
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.side_tables import SIDE_CONTENTS
 from exporters.read_model.snapshot import ReplicationSnapshot
+from exporters.read_model.spells import put_conditions, put_sampled_conditions
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import Channel, SourceKind

@@ -12,16 +12,10 @@ from hypothesis import strategies as st
 
 from exporters.read_model.cluster_health import HealthBasis, health_of
 from exporters.read_model.cluster_samples import ClusterSamples, QuorumMemberRow, TransactionRow
-from exporters.read_model.conditions import (
-    ConditionInputs,
-    ConditionSettings,
-    Raised,
-    keep_conditions,
-    put_conditions,
-    raised,
-)
+from exporters.read_model.conditions import ConditionInputs, ConditionSettings, Raised, raised
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.snapshot import ClusterSnapshot, PartitionCounts, ReplicationSnapshot, SourceProgress
+from exporters.read_model.spells import keep_conditions, put_conditions
 from streaming.contracts.conditions import BOUND, KEPT, RULES, Condition, Spell
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.sampled_conditions import OF_GROUPS, PACE, SAMPLED_RULES, SampledSpell
