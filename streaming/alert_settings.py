@@ -13,8 +13,9 @@ from difflib import get_close_matches
 from typing import Final
 
 from streaming.contracts.alerts import ALERTS, OPT_IN, Alert, Pack, ThresholdUnit
-from streaming.contracts.conditions import RULES, SECOND, Condition, Rule
+from streaming.contracts.conditions import RULES, Condition, Rule
 from streaming.contracts.events import Severity
+from streaming.contracts.identifiers import SECOND
 from streaming.durations import seconds_of
 from streaming.errors import ConfigurationError
 from streaming.name_patterns import check_patterns

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from exporters.read_model.conditions import ALL_RULES, ConditionSettings
 from streaming.alert_settings import AlertChange, AlertsSettings, rules_of, shown_severity
 from streaming.contracts.alerts import ALERTS
-from streaming.contracts.conditions import RULES, SECOND, Condition
+from streaming.contracts.conditions import RULES, Condition
 from streaming.contracts.events import Severity
+from streaming.contracts.identifiers import SECOND
 from streaming.errors import ConfigurationError
 from streaming.settings import settings_of
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.text import Text
 
-from exporters.demo.live import DemoProgress, newest, now_micros, screen
+from exporters.demo.live import DemoProgress, newest, screen
 from exporters.demo.location import PORT, DemoLocation, empty_folder, free_port
 from exporters.demo.summary import PipelineIncomplete, counted_events, missing, print_summary
-from exporters.read_model.reader import TablesReader
+from exporters.read_model.reader import TablesReader, micros_now
 from exporters.running.supervision import PartEnded, Supervisor
 from streaming.configuration_file import without_configuration
 from streaming.durations import seconds_of
@@ -139,7 +139,7 @@ class DemoRun:
         with suppress(KeyboardInterrupt), screen(self.console, heading) as shown:
             while ends is None or time.monotonic() < ends:
                 self.parts.check()
-                snapshot, now = newest(reader), now_micros()
+                snapshot, now = newest(reader), micros_now()
                 left = "Ctrl-C ends" if ends is None else f"ends in {max(0.0, ends - time.monotonic()):.0f} s"
                 shown.show(snapshot, progress.update(snapshot, now), now, left)
                 time.sleep(REFRESH_SECONDS)

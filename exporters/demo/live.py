@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -43,11 +42,6 @@ PIPE_WIDTH: Final = 100
 
 LINES_BESIDE: Final = 4
 """Lines of the heading, one below it, and of the footer, each may need a second one."""
-
-
-def now_micros() -> int:
-    """Return the wall-clock time in UTC microseconds."""
-    return time.time_ns() // 1000
 
 
 def newest(reader: TablesReader) -> ReplicationSnapshot:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.kept_rows import KeptTable
 from exporters.read_model.snapshot import RECENT_MICROS, ReplicationSnapshot, TopicPartitions
+from exporters.read_model.versions import MOMENT
 from streaming.contracts.events import Subject
 from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_CHANGES, PAST_STATES
@@ -50,7 +51,6 @@ BYTES_KEPT: Final = 96 << 20
 """Bytes of the changes after a base that stay in memory: more are read again for each moment."""
 FOLLOWED: Final = 4
 """Choices of clusters that were asked for last, whose changes stay in memory."""
-_MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 _KEY: Final = ["subject", "cluster_id", "topic_id", "partition", "broker"]
 _READ: Final = (
     *_KEY, "cluster", "topic", "version", "ordinal", "occurred_not_after", "cause", "left_isr",
@@ -256,7 +256,7 @@ class BaseSnapshots:
         return query(
             self.copies.holding(changes, near),
             f"SELECT {quoted(_READ)} FROM rows WHERE subject <> 'source' AND version > {after} "  # noqa: S608 - numbers
-            f"AND occurred_not_after <= {_MOMENT.format(at)} AND {where}",
+            f"AND occurred_not_after <= {MOMENT.format(at)} AND {where}",
         ).cast(_TYPES)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streaming.contracts.identifiers import SECOND
 from streaming.contracts.quorum_members import Member
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from streaming.contracts.group_readers import GroupOffsetsRow
     from streaming.contracts.state import PartitionState
-
-_SECOND: Final = 1_000_000
 
 
 class ReplicaOffsets(NamedTuple):
@@ -117,7 +116,7 @@ def behind_seconds(caught_up_at: int | None, leader_caught_up_at: int | None) ->
     """
     if caught_up_at is None or leader_caught_up_at is None:
         return None
-    return max(0, leader_caught_up_at - caught_up_at) / _SECOND
+    return max(0, leader_caught_up_at - caught_up_at) / SECOND
 
 
 class TransactionRow(NamedTuple):

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.group_readers import PartitionReader, is_losing, is_read, is_stuck, reader_of
+from streaming.contracts.identifiers import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -106,13 +107,12 @@ def _name(row: GroupOffsetsRow) -> str:
 def _is_held(row: GroupOffsetsRow) -> bool:
     """Return whether an open transaction is all that keeps a reader from what is there, and not for a moment only."""
     came = max(row.committed_at or 0, row.watched_since or 0)
-    seconds = (row.collected_at - came) / _SECOND if row.lag_seconds is None else row.lag_seconds
+    seconds = (row.collected_at - came) / SECOND if row.lag_seconds is None else row.lag_seconds
     if seconds < _HELD_SECONDS:
         return False
     return row.stable_lag == 0 and bool(row.lag) and bool(row.is_transactional) and is_read(row)
 
 
-_SECOND: Final = 1_000_000
 _HELD_SECONDS: Final = 60
 """So long readers wait for an open transaction until that is said, or were seen to, where that is unknown."""
 _OVER: Final = frozenset({GroupTrouble.LOSING, GroupTrouble.UNREAD})

@@ -19,10 +19,10 @@ from exporters.read_model.reader import isr_removals, micros_now, state_of_chang
 from exporters.read_model.snapshot import ClusterIncidents
 from exporters.read_model.spells import put_conditions, put_sampled_conditions
 from exporters.read_model.times import Clock
-from exporters.read_model.versions import committed_at
+from exporters.read_model.versions import MOMENT, committed_at
 from streaming.contracts.conditions import RECENT, Spell
 from streaming.contracts.events import Cause
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import DAY, Micros
 from streaming.contracts.sampled_conditions import SampledSpell
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
@@ -53,9 +53,7 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
 
 
-_MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 _MICROS: Final = "arrow_cast({}, 'Int64')"
-_DAY: Final = 86_400_000_000
 _KINDS: Final = "'metadata_log', 'poll'"
 """Kinds of the sources that order partitions."""
 _SHOWS: Final = "subject <> 'source' AND (subject <> 'cluster' OR array_length(events) > 0)"
@@ -209,7 +207,7 @@ class Past:
             begin, end = (at, min(at + width, upto)) if chosen == "min" else (max(at - 1 - width, after), at - 1)
             begin, end = max(begin, oldest - 1), min(end, newest)
             if begin < end:
-                within = f"occurred_not_after > {_MOMENT.format(begin)} AND occurred_not_after <= {_MOMENT.format(end)}"
+                within = f"occurred_not_after > {MOMENT.format(begin)} AND occurred_not_after <= {MOMENT.format(end)}"
                 moment = f"{chosen}({_MICROS.format('occurred_not_after')}) AS moment"
                 with self._lock:
                     near = self._states.copies.holding(table, _bounds(begin + 1, end))
@@ -277,7 +275,7 @@ class Past:
             )
 
 
-_WIDTHS: Final = (600_000_000, 3 * 3_600_000_000, _DAY, 7 * _DAY, 1 << 62)
+_WIDTHS: Final = (600_000_000, 3 * 3_600_000_000, DAY, 7 * DAY, 1 << 62)
 """Microseconds that are looked through for a change, one after the other."""
 _SOON: Final = 600_000_000
 _JUST_NOW: Final = 60_000_000
@@ -299,7 +297,7 @@ def _oldest(table: DeltaTable, days: int | None) -> int | None:
     else:
         moment = f"min({_MICROS.format('occurred_not_after')}) AS moment"
         first = query(table, f"SELECT {moment} FROM rows")["moment"][0].as_py()  # noqa: S608 - our own columns
-    return None if first is None else max(first, 0 if days is None else int(days) * _DAY)
+    return None if first is None else max(first, 0 if days is None else int(days) * DAY)
 
 
 def _later_reports(table: DeltaTable, after: int) -> dict[str, int]:
@@ -322,12 +320,12 @@ def _blind_since(copies: FileCopies, table: DeltaTable, at: int, clusters: Colle
 
     The first report after such a time names its begin; mostly there is a report soon after a moment, without one.
     """
-    since, moment = "cluster_after['sight_until']", _MOMENT.format(at)
+    since, moment = "cluster_after['sight_until']", MOMENT.format(at)
     begin = f"min(CASE WHEN {since} < {moment} THEN {_MICROS.format(since)} END) AS begin"
     blind: dict[str, int] = {}
     waiting = {*clusters}
     for soon, until in (
-        (at + _SOON, f"occurred_not_after <= {_MOMENT.format(at + _SOON)} AND source_kind IN ({_KINDS})"),
+        (at + _SOON, f"occurred_not_after <= {MOMENT.format(at + _SOON)} AND source_kind IN ({_KINDS})"),
         (None, f"{since} IS NOT NULL"),
     ):
         if not waiting:

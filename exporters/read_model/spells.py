@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contracts.conditions import RECENT, SECOND, Condition, Spell
+from streaming.contracts.conditions import RECENT, Condition, Spell
+from streaming.contracts.identifiers import SECOND
 from streaming.contracts.sampled_conditions import SampledSpell
 from streaming.delta.log.queries import columns_of, rows_as
 

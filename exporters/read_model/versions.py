@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from streaming.delta.store.place import Place
 
-_MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+"""SQL of a time in UTC microseconds."""
 
 
 def checked_version(tables: Place, version: int) -> int:
@@ -65,7 +66,7 @@ def oldest_moment(table: DeltaTable, oldest: int) -> int | None:
 
 def newest_version_at(table: DeltaTable, moment: int) -> int | None:
     """Return the newest version committed by a time in UTC microseconds; None where there is none."""
-    where = f"committed_at <= {_MOMENT.format(moment)}"
+    where = f"committed_at <= {MOMENT.format(moment)}"
     newest = query(table, f"SELECT max(version) AS version FROM rows WHERE {where}")  # noqa: S608 - our own columns
     rows: list[dict[str, int | None]] = newest.to_pylist()
     return rows[0]["version"]

@@ -13,7 +13,7 @@ from streaming.changes.state import Event, TopicConfig
 from streaming.contracts import health
 from streaming.contracts.blocks import FIELDS_IN_BLOCK
 from streaming.contracts.events import Cause, EventKind
-from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER
+from streaming.contracts.identifiers import NO_LEADER, SECOND, UNSEEN_LEADER
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import EPISODES, PartitionState
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import CauseRevised, PartitionObserved
     from streaming.contracts.state import ClusterState
 
-SECOND: Final = 1_000_000
 _POLLED_FIELDS: Final = ("replicas", "isr", "leader")
 _MOVE_FIELDS: Final = ("adding_replicas", "removing_replicas")
 _ELR_FIELDS: Final = ("elr", "last_known_elr")

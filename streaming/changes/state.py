@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streaming.contracts.blocks import IDENTITY_IN_BLOCK
-from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, TopicId
+from streaming.contracts.identifiers import NO_LEADER, SECOND, BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import DISKLESS, MIN_ISR, ConfigOrigin, SourceKind, is_true
 from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, ConfigValue, PartitionState, SourceState
 
@@ -445,21 +445,18 @@ def is_news(observed: ConfigValue, current: ConfigValue | None) -> bool:
 # The times of a cluster's own configuration, of which every waiting time of incidents is a multiple. Pure.
 
 
-_SECOND: Final = 1_000_000
-
-
 class ConfiguredTimes(NamedTuple):
     """Configured times in microseconds; the defaults are Kafka's, and hold until a broker has reported its own."""
 
-    replica_lag_time: int = 30 * _SECOND
+    replica_lag_time: int = 30 * SECOND
     """``replica.lag.time.max.ms``: a follower that did not catch up for so long is removed within half as long more."""
-    broker_session: int = 9 * _SECOND
+    broker_session: int = 9 * SECOND
     """``broker.session.timeout.ms``: a broker that sent no heartbeat for so long is fenced."""
-    fetch_wait: int = _SECOND // 2
+    fetch_wait: int = SECOND // 2
     """``replica.fetch.wait.max.ms``: how long a follower's fetch may wait for records."""
-    fetch_backoff: int = _SECOND
+    fetch_backoff: int = SECOND
     """``replica.fetch.backoff.ms``: how long a follower waits after a fetch that failed."""
-    registration: int = 60 * _SECOND
+    registration: int = 60 * SECOND
     """``initial.broker.registration.timeout.ms``: how long a broker that starts may take to register."""
 
     def configured(self, lag_millis: int | None, session_millis: int | None) -> ConfiguredTimes:

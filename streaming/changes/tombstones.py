@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.changes.state import Change, FoldResult
 from streaming.contracts.events import Subject
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import DAY, Micros
 from streaming.contracts.state import TOTALS
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from streaming.contracts.state import ClusterState, PartitionState
 
 KEPT: Final = Micros(86_400_000_000)
-DAY: Final = 86_400_000_000  # they are searched once a day, because that visits every partition
 
 
 def without_expired(state: ReplicationState, folded: FoldResult) -> FoldResult:
@@ -56,6 +55,7 @@ def due(before: ClusterState | None, after: ClusterState) -> Micros | None:
     if now is None or not after.has_baseline:
         return None
     last = None if before is None else before.primary_watermark
+    # Once a day, because that visits every partition.
     return None if last is not None and last // DAY == now // DAY else Micros(now // DAY * DAY - KEPT)
 
 

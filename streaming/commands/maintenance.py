@@ -13,7 +13,7 @@ from streaming import settings as configuration
 from streaming.changes.maintenance import leases_of
 from streaming.commands.maintenance_advice import stop_warnings, stored_brokers, watched_clusters
 from streaming.configuration_file import OPTION_HELP
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import SECOND, Micros
 from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.contracts.words import utc_text
 from streaming.delta.log.queries import open_ours
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
     from streaming.settings import Settings
 
-_SECOND: Final = 1_000_000
 # A clock that is off by more makes a lease begin or end at the wrong moment.
-MAX_SKEW: Final = 60 * _SECOND
+MAX_SKEW: Final = 60 * SECOND
 
 
 _Command = Annotated[
@@ -129,7 +128,7 @@ def duration(text: str, settings: Settings) -> int:
             f"--for {text} is longer than maintenance.max_duration ({duration_text(longest)}): announce less and "
             "extend it, or raise the key"
         )
-    return int(seconds * _SECOND)
+    return int(seconds * SECOND)
 
 
 def _announce(
@@ -169,7 +168,7 @@ def _held(
     from streaming.commands.maintenance_lease import Announcer, HeldLease
 
     _refuse_overlap(brokers)
-    micros = int(settings.maintenance.max_duration * _SECOND) if lasts is None else duration(lasts, settings)
+    micros = int(settings.maintenance.max_duration * SECOND) if lasts is None else duration(lasts, settings)
     return HeldLease(Announcer(bus, _reason(why)), brokers, settings.advanced, micros, say)
 
 
@@ -251,12 +250,12 @@ def _check_clock(cluster: WatchedCluster) -> None:
     ahead = time.time_ns() // 1_000 - cluster.collected_at
     if ahead < -MAX_SKEW:
         raise ConfigurationError(
-            f"the clock of this machine is {-ahead // _SECOND} s behind that of the collector of {cluster.name}: "
+            f"the clock of this machine is {-ahead // SECOND} s behind that of the collector of {cluster.name}: "
             "correct it, or the work would count as over too early"
         )
     if ahead > MAX_SKEW:
         say(
-            f"the newest observation of {cluster.name} is {ahead // _SECOND} s old: nothing watches it at the moment, "
+            f"the newest observation of {cluster.name} is {ahead // SECOND} s old: nothing watches it at the moment, "
             "or the clock of this machine is ahead"
         )
 

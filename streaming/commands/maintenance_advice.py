@@ -11,6 +11,7 @@ from streaming.bus.frames import BusFrame
 from streaming.changes.advice.restart_safety import keeps_quorum, with_fresh_quorum, with_running_voters
 from streaming.changes.maintenance import announce, is_down
 from streaming.contracts.codec import decode
+from streaming.contracts.identifiers import SECOND
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import BrokerObserved, Channel, SnapshotEnd, SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, SourceLag, SourceState
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.delta.store.place import Place
 
-_SECOND: Final = 1_000_000
 _REPLICATION: Final = f"channel = '{Channel.REPLICATION}'"
 # A stop that was safe longer ago than this may not be any more.
 FRESH_SECONDS: Final = 60
@@ -69,8 +69,8 @@ def stop_warnings(tables: Place, brokers: Sequence[BrokerState], now: int) -> It
     observed, why = _observed_until(tables, cluster_id), ""
     if observed is None:
         why = "the tables have no state of its cluster"
-    elif now - observed > FRESH_SECONDS * _SECOND:
-        why = f"the tables are {(now - observed) // _SECOND:,} s old"
+    elif now - observed > FRESH_SECONDS * SECOND:
+        why = f"the tables are {(now - observed) // SECOND:,} s old"
     elif not _is_written(tables, cluster_id):
         why = "the job does not write the tables of its state, and its log says why"
     if why:

@@ -12,7 +12,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from streaming.bus.directory import DirectoryPublisher
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import SECOND, Micros
 from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConfigurationError, IsrwatchError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from streaming.contracts.state import BrokerState
     from streaming.settings import AdvancedSettings
 
-SECOND: Final = 1_000_000
 _SEGMENT_BYTES: Final = 1 << 20
 _LOCK_SECONDS: Final = 10.0
 _RENEWALS_PER_LEASE: Final = 3

@@ -39,9 +39,8 @@ from typing import Annotated, Final, NamedTuple
 
 from streaming.contracts.columns import Long, columns_of
 from streaming.contracts.events import Severity
-from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.identifiers import SECOND, ClusterId, Micros
 
-SECOND: Final = 1_000_000
 BOUND: Final = 20 * SECOND
 SETTLED: Final = 30 * SECOND
 KEPT: Final = 300 * SECOND

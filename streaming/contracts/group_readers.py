@@ -10,22 +10,22 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.group_positions import RESTARTING, RESTS, STABLE
+from streaming.contracts.identifiers import SECOND
 from streaming.contracts.topic_roles import TopicRole, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SECOND: Final = 1_000_000
-STANDING: Final = 900 * _SECOND
+STANDING: Final = 900 * SECOND
 """So long a committed offset must stand still until the group is stuck there."""
-LONGEST_STANDING: Final = 2 * 3600 * _SECOND
+LONGEST_STANDING: Final = 2 * 3600 * SECOND
 """So long at most, if the offset stood still for half as long before its last two commits: it is committed seldom."""
-LOSING: Final = 900 * _SECOND
+LOSING: Final = 900 * SECOND
 """So long after a loss the next may follow: brokers delete each five minutes (``log.retention.check.interval.ms``)."""
-COMMITTING: Final = 3600 * _SECOND
+COMMITTING: Final = 3600 * SECOND
 """So long after its last commit a consumer without membership counts as a reader; the one before is not older than
 twice that: some commit every hour."""
-_STOPPED: Final = 24 * 3600 * _SECOND
+_STOPPED: Final = 24 * 3600 * SECOND
 """A commit so long after the last owner was seen is its own, when it closed, or of an operator who sets the offsets."""
 _RISES: Final = 8
 """So often more must have come where nothing is proven: it may be aborted, but then a transaction would be seen."""
@@ -151,7 +151,7 @@ def _shares_on(row: GroupOffsetsRow) -> bool:
     if None in {start, log_start, end, row.lag, seconds} or row.committed_offset is not None:
         return False
     has_done_some = (row.lag or 0) < (end or 0) - max(start or 0, log_start or 0)
-    return has_done_some and (seconds or 0.0) * _SECOND < _longest_standing(row)
+    return has_done_some and (seconds or 0.0) * SECOND < _longest_standing(row)
 
 
 def _longest_standing(row: GroupOffsetsRow) -> int:

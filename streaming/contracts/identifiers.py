@@ -19,6 +19,11 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 BrokerEpoch = NewType("BrokerEpoch", int)
 Micros = NewType("Micros", int)
 
+MILLISECOND: Final = 1_000
+SECOND: Final = 1_000_000
+DAY: Final = 86_400 * SECOND
+"""Spans, in microseconds."""
+
 NO_LEADER: Final = BrokerId(-1)
 UNSEEN_LEADER: Final = BrokerId(-2)
 """Stands for a leader that a source cannot name: it has no listener where the source asks (LISTENER_NOT_FOUND)."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.columns import CLUSTER, PARTITION_IDENTITY, Column, Table, columns_of, required
-from streaming.contracts.conditions import SECOND
 from streaming.contracts.group_positions import MOVING, GroupPosition
+from streaming.contracts.identifiers import SECOND
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     BrokerSpeedObserved,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streaming.contracts.identifiers import SECOND
+
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import Micros
 
-MICROS_PER_SECOND: Final = 1_000_000
 LAG_WINDOW: Final = 60_000_000
 """Six samples of ``collect.offsets_interval``: a broker that recovers is not waited for longer."""
 BYTES_WINDOW: Final = 1_200_000_000
@@ -43,7 +44,7 @@ def slope_after(before: Slope | None, at: Micros, value: int | None, window: Mic
         return Slope(at, value, None)
     elapsed, per_second = at - before.since, before.per_second
     if elapsed >= window // 2:
-        per_second = (value - before.since_value) / (elapsed / MICROS_PER_SECOND)
+        per_second = (value - before.since_value) / (elapsed / SECOND)
     is_next = at // window != before.since // window
     return Slope(at, value, per_second) if is_next else before._replace(per_second=per_second)
 

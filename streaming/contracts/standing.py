@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.conditions import HOUR, RULES, SECOND, SETTLED, WINDOW, Condition, Rule, Spell, chained_with
+from streaming.contracts.conditions import HOUR, RULES, SETTLED, WINDOW, Condition, Rule, Spell, chained_with
+from streaming.contracts.identifiers import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

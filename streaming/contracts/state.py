@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from streaming.contracts.columns import DISKLESS_TOPICS, TOPIC_MIN_ISR, Column, Long, columns_of
-from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros, Offset, TopicId
+from streaming.contracts.identifiers import NO_LEADER, SECOND, BrokerId, ClusterId, Micros, Offset, TopicId
 from streaming.contracts.observations import MIN_ISR, ConfigOrigin, SourceKind
 
 if TYPE_CHECKING:
@@ -293,7 +293,6 @@ SOURCE_LAG: Final = state_columns(SourceLag)
 # partition.
 
 
-_SECOND: Final = 1_000_000
 # States that have a ``_since`` while they last and a ``_seconds`` of those that ended.
 EPISODES: Final = ("offline", "under_replicated", "under_min_isr")
 UNKNOWN: Final = "unknown_seconds"
@@ -324,11 +323,11 @@ class ObservedTime(NamedTuple):
         """
         closed: float = getattr(partition, name) or 0.0
         if name == UNKNOWN:
-            return closed + self.lacking(partition) / _SECOND
+            return closed + self.lacking(partition) / SECOND
         since: int | None = getattr(partition, name.removesuffix("_seconds") + "_since")
         if since is None or self.watermark is None:
             return closed
-        return closed + max(0, self.watermark - since - self.lacking(partition)) / _SECOND
+        return closed + max(0, self.watermark - since - self.lacking(partition)) / SECOND
 
 
 def totals_until(partitions: Iterable[Any], observed: ObservedTime) -> dict[str, int | float]:

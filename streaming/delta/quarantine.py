@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from streaming.contracts.identifiers import DAY
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.log.commit import applied_position, moved
 from streaming.delta.log.definitions import arrow_schema
@@ -153,7 +154,6 @@ KEPT_BYTES: Final = 1024 * 1024
 KEPT_DAYS: Final = 30
 """Days that records are kept whole if history is retained for ever; afterwards they are counted."""
 SCHEMA: Final = arrow_schema(QUARANTINE)
-_MICROS_PER_DAY: Final = 86_400_000_000
 _ORDER: Final = [(name, "ascending") for name in ("channel", "source", "quarantined_at", "position")]
 
 _REASON_KINDS: Final = {
@@ -189,7 +189,7 @@ class KeptRecords:
 
     def __init__(self, days: int) -> None:
         """Begin with none; ``days`` of history are retained, 0 for all: then records are kept for ``KEPT_DAYS``."""
-        self._kept_for = (days or KEPT_DAYS) * _MICROS_PER_DAY
+        self._kept_for = (days or KEPT_DAYS) * DAY
         self._kept: dict[ReasonKey, deque[tuple[int, int]]] = {}
 
     def add(self, key: ReasonKey, refused_at: int, size: int) -> None:

@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from streaming.changes.sources import several_names
+from streaming.contracts.identifiers import SECOND
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import TABLES
@@ -24,7 +25,7 @@ from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.progress import ProgressTable
 from streaming.delta.store.place import Url
 from streaming.jobs.batch_rows import BatchRows
-from streaming.jobs.queries import MICROS, now
+from streaming.jobs.queries import now
 from streaming.jobs.spark_errors import sentence_of
 from streaming.jobs.supervised import Waiting
 from streaming.movement import STILL_SECONDS
@@ -100,7 +101,7 @@ class JobMetrics:
         self.totals[query] = (observations + applied.observations, changes + applied.changes)
         self._changes.labels(query).inc(applied.changes)
         self._commits.labels(query).inc()
-        self._success.labels(query).set(now() / MICROS)
+        self._success.labels(query).set(now() / SECOND)
         for reason, count in applied.reasons.items():
             self._quarantined.labels(query, reason).inc(count)
 
@@ -149,7 +150,7 @@ class _CurrentState(Collector):
         for source, lag in sorted(self._reporter.lags.items()):
             behind.add_metric(source, lag.behind_bytes)
             if lag.observed_until is not None:
-                age.add_metric(source, max(0, moment - lag.observed_until) / MICROS)
+                age.add_metric(source, max(0, moment - lag.observed_until) / SECOND)
         return behind, age
 
     def _versions(self) -> Metric:

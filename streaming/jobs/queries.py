@@ -294,10 +294,6 @@ def _delete(checkpoint: Path) -> None:
 # The result of one micro-batch, and how long each stage took. Depends on no table and not on Spark.
 
 
-MICROS: Final = 1_000_000
-"""Microseconds in a second."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
     """The result of one micro-batch.

@@ -11,7 +11,8 @@ from dashboards.signals.clusters import CONDITION
 from streaming.alert_settings import AlertChange, AlertsSettings
 from streaming.contracts.alerts import ALERTS, OPT_IN, Pack
 from streaming.contracts.conditions import RULES as RULES_OF_CONDITIONS
-from streaming.contracts.conditions import SECOND, Condition
+from streaming.contracts.conditions import Condition
+from streaming.contracts.identifiers import SECOND
 from streaming.durations import seconds_of
 from streaming.settings import Settings
 

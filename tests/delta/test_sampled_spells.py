@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.columns import Table
-from streaming.contracts.conditions import HOUR, SECOND
+from streaming.contracts.conditions import HOUR
+from streaming.contracts.identifiers import SECOND
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from streaming.contracts.sampled_conditions import GIVEN_UP, PACE, SampledSpell
 from streaming.contracts.tables import SAMPLED_CONDITIONS

@@ -39,6 +39,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from streaming.contracts.events import Subject
+from streaming.contracts.identifiers import DAY
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
     CLUSTER_STATE_TABLE,
@@ -69,7 +70,6 @@ ROWS_OF_FILE: Final = 65_536
 """The rows of clusters are put into files of at least so many: a page of one cluster reads one file."""
 SCHEMA: Final = arrow_schema(PAST_STATES)
 _log: Final = logging.getLogger(__name__)
-_DAY: Final = 86_400_000_000
 _FIRST_DAY: Final = dt.date(1970, 1, 1)
 _STRUCT_OF: Final = {
     Subject.PARTITION: (PARTITION_STATE_TABLE, "after"),
@@ -283,4 +283,4 @@ def bytes_of(table: DeltaTable | None) -> int:
 
 
 def _day(micros: int) -> dt.date:
-    return _FIRST_DAY + dt.timedelta(days=micros // _DAY)
+    return _FIRST_DAY + dt.timedelta(days=micros // DAY)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from streaming.contracts.blocks import IDENTITY_IN_BLOCK
 from streaming.contracts.columns import COMMIT_ORDER, OCCURRENCE, PARTITION_IDENTITY
 from streaming.contracts.events import Subject
-from streaming.contracts.identifiers import LogPosition
+from streaming.contracts.identifiers import DAY, LogPosition
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.history import expire_changes
 from streaming.delta.log.commit import NO_LOG_IDS, applied_position, moved
@@ -100,7 +100,6 @@ class ChangeLog:
 # Changes as rows of ``partition_changes``.
 
 
-_MICROS_PER_DAY: Final = 86_400_000_000
 SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
 OF_COMMIT: Final = (*(column.name for column in COMMIT_ORDER), "committed_at")
 """The columns that the commit adds."""
@@ -181,7 +180,7 @@ def _column(
     if field.name in _OF_CHANGE:
         return pa.array([_OF_CHANGE[field.name](change) for change in rows], field.type)
     if field.name == "date":
-        days = [moment // _MICROS_PER_DAY for moment in _values(observations, "occurred_not_after")]
+        days = [moment // DAY for moment in _values(observations, "occurred_not_after")]
         return pa.array(days, pa.int32()).cast(field.type)
     owners = partitions if field.name in _OF_PARTITION else observations if field.name in _OF_OBSERVATION else rows
     values = _values(owners, field.name)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.contracts.events import IncidentClass
+from streaming.contracts.identifiers import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 NEWEST_RETAINED: Final = 1000
 """Closed incidents, or spells, of a cluster that stay if history is kept for ever, which applies to changes only."""
-_MICROS_PER_DAY: Final = 86_400_000_000
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
 IncidentCounts = Counter[tuple[str, str]]
@@ -33,7 +33,7 @@ def retained(
     ``NEWEST_RETAINED`` of each cluster stay.
     """
     if days:
-        stays = pc.greater_equal(closed["closed_at"], pa.scalar(now - days * _MICROS_PER_DAY, _TIME))
+        stays = pc.greater_equal(closed["closed_at"], pa.scalar(now - days * DAY, _TIME))
     else:
         stays = are_newest(closed, "closed_at", "incident_id")
     stays = pc.or_(stays, _are_parts(closed, {*closed.filter(stays)["incident_id"].to_pylist(), *still_open}))
@@ -45,7 +45,7 @@ def retained(
 def within_history(spells: pa.Table, row_id: str, days: int, now: int) -> pa.Table:
     """Return the spells, all over, that stay; arguments as above, and the column of their id."""
     if days:
-        begin = pa.scalar(now - days * _MICROS_PER_DAY, _TIME)
+        begin = pa.scalar(now - days * DAY, _TIME)
         return spells.filter(pc.greater_equal(spells["ended_at"], begin))
     return spells.filter(are_newest(spells, "ended_at", row_id))
 

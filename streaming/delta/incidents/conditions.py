@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from streaming.contracts.conditions import RECENT, Spell
+from streaming.contracts.identifiers import DAY
 from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES
 from streaming.delta.incidents.closed import within_history
 from streaming.delta.log.cluster_files import read_files
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 COMMITTED: Final = "conditions"
 """Transaction of ``incidents``: 1 + the version of the change log that the commit of ``conditions`` before it has."""
 FILES_BEFORE_MERGING: Final = 32
-_MICROS_PER_DAY: Final = 86_400_000_000
 _NEVER: Final = -1
 _SCHEMA: Final = arrow_schema(CONDITIONS)
 
@@ -156,9 +156,9 @@ class ConditionsTable:
         """Return the final rows to write, and the files that they replace: files are merged, and rows expire, daily."""
         now = self._policy.clock()
         files = self._writer.files().keys() - self._files
-        if self._merged_on == now // _MICROS_PER_DAY and len(files) < FILES_BEFORE_MERGING:
+        if self._merged_on == now // DAY and len(files) < FILES_BEFORE_MERGING:
             return final, set()
-        self._merged_on = now // _MICROS_PER_DAY
+        self._merged_on = now // DAY
         rows = pa.concat_tables([self._rows_of(files), final])
         return within_history(rows, "condition_id", self._policy.days, now), set(files)
 

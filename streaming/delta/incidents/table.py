@@ -18,6 +18,7 @@ from streaming.changes.conditions.fold import ConditionFold
 from streaming.changes.incidents.document import decode_incident
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.incidents.short_ids import IncidentNumbers
+from streaming.contracts.identifiers import DAY
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.changes.history import unread_upto
 from streaming.delta.incidents.closed import IncidentCounts, counted, retained
@@ -48,7 +49,6 @@ SECONDS_WITHOUT_NEWS: Final = 3600.0
 changes after it again, and the expiry of history waits for it."""
 FILES_BEFORE_MERGING: Final = 32
 """Number of files that are merged into one; each write that ends an incident adds a file."""
-_MICROS_PER_DAY: Final = 86_400_000_000
 _NEVER: Final = -1
 _RESTARTED: Final = "restarted"
 """Transaction with the version up to which expired changes were missed and reported."""
@@ -164,9 +164,9 @@ class IncidentsTable:
         """
         final, now = rows_to_arrow(list(self._final.values()), SCHEMA), self._policy.clock()
         files = self._writer.files().keys() - self._open_files
-        if self._merged_on == now // _MICROS_PER_DAY and len(files) < FILES_BEFORE_MERGING:
+        if self._merged_on == now // DAY and len(files) < FILES_BEFORE_MERGING:
             return final, set(), Counter()
-        self._merged_on = now // _MICROS_PER_DAY
+        self._merged_on = now // DAY
         closed = pa.concat_tables([self._rows_of(files), final])
         rows, expired = retained(closed, self._policy.days, now, self._open.keys())
         return rows, files, expired

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from streaming.changes.advice.slow_brokers import UNKNOWN_SPEED, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.durability import TopicDurability
 from streaming.contracts.group_positions import REMEMBERED
+from streaming.contracts.identifiers import SECOND
 from streaming.contracts.sample_tables import BROKER_SPEED, KEPT_AT, TOPIC_SETTINGS
-from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, MICROS_PER_SECOND
+from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW
 from streaming.contracts.topic_roles import consequence, role_of
 from streaming.delta.log.arrow_types import NAME
 from streaming.delta.log.definitions import arrow_schema
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from streaming.contracts.columns import Table
 
-_SECOND: Final = 1_000_000
 BEHIND_SINCE: Final = "behind_since"
 DELETED_TO: Final = "deleted_to"
 _LARGEST: Final = 1 << 62
@@ -84,7 +84,7 @@ class Newest:
         """Apply samples, with times in microseconds; missing columns are null."""
         reported = self.reported(samples)
         rows = self._merged(reported)
-        self._rows = remembered(rows, reported, self.definition.forgotten_after * _SECOND)
+        self._rows = remembered(rows, reported, self.definition.forgotten_after * SECOND)
         if len(self) < rows.num_rows:
             if DELETED_TO in self._schema.names:
                 forgotten = rows.filter(pc.invert(_is_in(rows, self._rows, self.definition.key)))
@@ -194,7 +194,7 @@ def _is_mark(reported: pa.Table, definition: Table, *, is_ended: bool) -> pa.Chu
 def merged(current: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:
     """Return the newest row of each key (:func:`newest`); broker speeds are compared round by round."""
     if definition.name == BROKER_SPEED.name:
-        return with_rounds(current, reported, definition.forgotten_after * _SECOND)
+        return with_rounds(current, reported, definition.forgotten_after * SECOND)
     return newest(current, reported, definition.key)
 
 
@@ -441,7 +441,7 @@ def _slope(
     elapsed = pc.subtract(at, shifted(since))
     is_measured = pc.and_(follows, pc.greater_equal(elapsed, columns.window // 2).fill_null(False))
     moved = pc.subtract(value, shifted(since_value)).cast(pa.float64(), safe=False)
-    measured = pc.divide(moved, pc.divide(elapsed.cast(pa.float64()), float(MICROS_PER_SECOND)))
+    measured = pc.divide(moved, pc.divide(elapsed.cast(pa.float64()), float(SECOND)))
     before = pc.if_else(is_known, stored[columns.per_second], pa.scalar(None, pa.float64()))
     per_second = carried(pc.or_(is_measured, pc.invert(follows)), pc.if_else(is_measured, measured, before))
     yield columns.since, where(exists, since)

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from streaming.changes.conditions.samples import Answers, SampledFold
 from streaming.contracts import sampled_conditions as rules
-from streaming.contracts.conditions import SECOND, Condition
+from streaming.contracts.conditions import Condition
 from streaming.contracts.group_positions import MOVING, RESTARTING, STABLE
 from streaming.contracts.group_readers import COMMITTING, LOSING, STANDING, GroupOffsetsRow
+from streaming.contracts.identifiers import SECOND
 from streaming.contracts.sample_tables import GROUP_OFFSETS, LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from streaming.contracts.sampled_conditions import GIVEN_UP, OF_GROUPS, Key, SampledFinding, SampledSpell
 from streaming.contracts.tables import SAMPLED_CONDITIONS

@@ -17,12 +17,12 @@ from streaming.changes.sources import MAX_AHEAD, is_ahead
 from streaming.changes.state import ListedPartitions
 from streaming.contracts.blocks import PartitionsBlock, PartitionsObserved, cut_block
 from streaming.contracts.codec import decode, encode
-from streaming.contracts.identifiers import NOWHERE
+from streaming.contracts.identifiers import NOWHERE, SECOND
 from streaming.contracts.observations import Channel, Observation, PartitionObserved, SnapshotEnd, TopicRemoved
 from streaming.contracts.words import utc_text
 from streaming.delta.quarantine import RefusedRecord
 from streaming.errors import InvalidObservation
-from streaming.jobs.queries import MICROS, now
+from streaming.jobs.queries import now
 from streaming.jobs.streams.left_out_blocks import (
     DigestPublisher,
     LeftOutBlocks,
@@ -143,7 +143,7 @@ def decode_row(payload: bytes, damage: str | None, channel: Channel) -> Observat
     if is_ahead(observed, now()):
         # The reason contains no time of the job: a repeated batch must refuse the same records with the same words.
         raise InvalidObservation(
-            f"collected_at is {utc_text(observed.collected_at)}, more than {MAX_AHEAD // MICROS} s ahead of the job's "
+            f"collected_at is {utc_text(observed.collected_at)}, more than {MAX_AHEAD // SECOND} s ahead of the job's "
             f"clock: set the clock of the machine of {observed.source}"
         )
     return observed

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import MILLISECOND, Micros
 from streaming.contracts.observations import EXPIRED_CERTIFICATE, ConfigObserved, ConfigOrigin, SourceKind
 from streaming.sources.collector.certificates import CertificateWatch
 from streaming.sources.collector.listeners import (
@@ -306,7 +306,6 @@ class ConnectionMetrics(Collector):
 
 
 THROTTLED_SHARE: Final = 0.01
-_MICROS_PER_MS: Final = 1_000
 
 
 class ThrottleWatch:
@@ -326,7 +325,7 @@ class ThrottleWatch:
         if began is None or now <= began:
             return
         shares = {
-            address: _MICROS_PER_MS * (millis - before.get(address, 0)) / (now - began)
+            address: MILLISECOND * (millis - before.get(address, 0)) / (now - began)
             for address, millis in counted.items()
         }
         throttled = frozenset(address for address, share in shares.items() if share > THROTTLED_SHARE)

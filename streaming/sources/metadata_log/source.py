@@ -9,7 +9,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.identifiers import Micros, Offset
+from streaming.contracts.identifiers import SECOND, Micros, Offset
 from streaming.contracts.observations import SnapshotReason
 from streaming.contracts.records import LeaderChange, RecordBatch
 from streaming.errors import BusFull, ConnectionRefused
@@ -86,7 +86,6 @@ class Resync:
         return Progress(snapshot=snapshot)
 
 
-SECOND: Final = 1_000_000
 # Microseconds between checkpoints, after observations and after none. Writing one never takes more than a twentieth of
 # the time, however large the cluster is.
 _BUSY: Final = 5_000_000

@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import MILLISECOND, SECOND, Micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,8 +27,6 @@ _LONGEST: Final = 7 * 24 * 3_600_000_000
 _DELAY_BITS: Final = 16  # milliseconds, up to 65 s
 _MAX_DELAY: Final = (1 << _DELAY_BITS) - 1
 _MAX_OFFSET: Final = (1 << 63 - _DELAY_BITS) - 1
-_MICROS_PER_MS: Final = 1_000
-_MICROS_PER_SECOND: Final = 1_000_000
 _UNREAD: Final = -1
 
 
@@ -61,7 +59,7 @@ class HighWatermarks:
         ``round_at``, when leaders were asked, is the same of all answers of a round. ``read_at``, when this one
         answered, is at most a minute later by the same clock.
         """
-        delay = min(max(0, read_at - round_at) // _MICROS_PER_MS, _MAX_DELAY)
+        delay = min(max(0, read_at - round_at) // MILLISECOND, _MAX_DELAY)
         for topic, offsets in high_watermarks.items():
             if offsets and (topic_id := topic_ids.get(topic)) is not None:
                 self._topics.setdefault(topic_id, _TopicRows()).put(offsets, round_at, delay)
@@ -86,7 +84,7 @@ class HighWatermarks:
             if offset >= end:
                 seconds[number] = 0.0
             elif topic is not None and (since := topic.passed_at(number, offset, self._apart)) is not None:
-                seconds[number] = round(max(0, at - since) / _MICROS_PER_SECOND, 3)
+                seconds[number] = round(max(0, at - since) / SECOND, 3)
         return seconds
 
 
@@ -147,7 +145,7 @@ class _TopicRows:
         return Micros(begin + round((end - begin) * (offset + 0.5 - low) / (high - low)))
 
     def _read_at(self, row: int, value: int) -> int:
-        return self._moments[row] + (value & _MAX_DELAY) * _MICROS_PER_MS
+        return self._moments[row] + (value & _MAX_DELAY) * MILLISECOND
 
     def _widen(self, width: int) -> None:
         """Make room for partitions that were added."""

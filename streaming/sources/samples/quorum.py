@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import DescribeQuorumRequest, DescribeQuorumResponse
 
-from streaming.contracts.identifiers import BrokerId, Micros, Offset
+from streaming.contracts.identifiers import MILLISECOND, BrokerId, Micros, Offset
 from streaming.contracts.quorum_members import doubled, doubled_sentence
 from streaming.contracts.samples import QuorumMemberObserved
 from streaming.sources.permissions import DESCRIBE_CLUSTER, PermissionDenied
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 KIND: Final = "quorum"
 _NEWEST: Final = 2
-_MICROS_PER_MS: Final = 1000
 
 
 def describe_quorum(connection: Connection) -> Quorum | None:
@@ -118,4 +117,4 @@ class QuorumKind:
 
 
 def _micros(milliseconds: int | None) -> Micros | None:
-    return None if milliseconds is None else Micros(milliseconds * _MICROS_PER_MS)
+    return None if milliseconds is None else Micros(milliseconds * MILLISECOND)

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
+from streaming.contracts.identifiers import MILLISECOND, NO_LEADER, BrokerId, Micros
 from streaming.contracts.sample_blocks import TransactionsReported
 from streaming.contracts.samples import TransactionObserved
 from streaming.sources.permissions import DESCRIBE_TRANSACTIONAL_IDS, PROBE_PREFIX, READ_TOPICS, PermissionDenied, Probe
@@ -230,7 +230,6 @@ UNDECIDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFen
 _DENIED: Final = 53  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _NOT_FOUND: Final = 105  # it has expired since it was listed
 _NUMBERS: Final = struct.Struct(">iqqh")  # timeout, start, producer id and epoch
-_MICROS_PER_MS: Final = 1000
 
 
 class OpenTransaction(NamedTuple):
@@ -352,7 +351,7 @@ def _transaction(reader: ByteReader) -> tuple[int, OpenTransaction]:
         transactional_id=transactional_id,
         state=state,
         timeout_ms=timeout_ms,
-        started_at=Micros(started_ms * _MICROS_PER_MS) if started_ms >= 0 else None,
+        started_at=Micros(started_ms * MILLISECOND) if started_ms >= 0 else None,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         partitions=tuple(chain.from_iterable(topics)),
@@ -482,9 +481,7 @@ def _partition(reader: ByteReader) -> Partition:
     return (
         number,
         error,
-        tuple(
-            ActiveProducer(one[0], one[1], Micros(one[3] * _MICROS_PER_MS), one[4] >= 0, one[5]) for one in producers
-        ),
+        tuple(ActiveProducer(one[0], one[1], Micros(one[3] * MILLISECOND), one[4] >= 0, one[5]) for one in producers),
     )
 
 

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.health import replication_factor
-from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, Offset, TopicId, TopicPartition
+from streaming.contracts.identifiers import MILLISECOND, BrokerId, ClusterId, Micros, Offset, TopicId, TopicPartition
 from streaming.contracts.observations import CLUSTER_TIMES, MIN_ISR, ConfigObserved, ConfigOrigin, SourceKind
 from streaming.contracts.sample_blocks import (
     BrokerMetricsObserved,
@@ -334,7 +334,6 @@ def _offset(offset: int | None) -> Offset | None:
 
 
 _REQUESTS: Final = 5
-_MICROS_PER_MS: Final = 1000
 
 
 class SimulatedSpeeds:
@@ -368,7 +367,7 @@ class SimulatedSpeeds:
         return BrokerSpeedObserved(
             **envelope,
             broker=broker,
-            response_micros=round(median(times)) * _MICROS_PER_MS,
-            slowest_response_micros=max(times) * _MICROS_PER_MS,
+            response_micros=round(median(times)) * MILLISECOND,
+            slowest_response_micros=max(times) * MILLISECOND,
             **pairs._asdict(),
         )

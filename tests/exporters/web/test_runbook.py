@@ -20,8 +20,9 @@ from exporters.web.runbook_page import response_of
 from exporters.web.server import serving
 from streaming.commands import load
 from streaming.contracts.alerts import ALERTS, Pack, ThresholdUnit
-from streaming.contracts.conditions import HOUR, RULES, SECOND, WINDOW
+from streaming.contracts.conditions import HOUR, RULES, WINDOW
 from streaming.contracts.events import IncidentClass
+from streaming.contracts.identifiers import SECOND
 from streaming.contracts.standing import SLOT
 from streaming.settings import ExportSettings
 from tests.exporters.web.test_app import ask
