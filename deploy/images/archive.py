@@ -118,12 +118,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes | Path, mtime: int) -> 
 
 @dataclass(frozen=True)
 class Unpacked:
-    """An image as files.
-
-    Attributes:
-        config: of its containers: User, Env, Entrypoint and so on, as the image specification names them.
-        digest: of its manifest.
-    """
+    """An image as files, with the configuration of its containers as the image specification names it."""
 
     root: Path
     config: Mapping[str, Any]

@@ -53,12 +53,9 @@ def newest(reader: TablesReader) -> ReplicationSnapshot:
 
 @dataclass(slots=True)
 class DemoProgress:
-    """The snapshots and events read so far.
+    """The first and the newest snapshot, and what has been read between them.
 
-    Attributes:
-        latencies: seconds from each event to its first snapshot; without the events of the first snapshot.
-        first: the first snapshot, to detect progress since.
-        last: the newest snapshot.
+    ``latencies`` are seconds from each event to its first snapshot, without the events of the first one.
     """
 
     first: ReplicationSnapshot

@@ -33,12 +33,9 @@ PARTITION_LABELS: Final = (*LABELS, "topic", "partition")
 
 
 class MBeanMetric(NamedTuple):
-    """A metric and where Kafka has it.
+    """A metric, and the MBean where Kafka has it.
 
-    Attributes:
-        mbean: object name of the MBean.
-        metric: what is exposed.
-        is_of_cluster: whether every controller has the same value, so that one of them is exposed.
+    One that ``is_of_cluster`` has the same value at every controller, so that one of them is exposed.
     """
 
     mbean: str

@@ -50,12 +50,9 @@ class PreparedCluster:
 
 @dataclass(frozen=True, slots=True)
 class PreparedSnapshot:
-    """A snapshot whose lines are rendered.
+    """A snapshot whose lines are rendered, and its clusters by their unique names.
 
-    Attributes:
-        snapshot: the snapshot.
-        clusters: by their unique names.
-        is_complete: False while offsets of the samples before are shown of some topics.
+    It is not complete while offsets of the samples before are shown of some topics.
     """
 
     snapshot: ReplicationSnapshot
@@ -145,13 +142,9 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class ScrapeRequest:
-    """Selection of one scrape, and its format.
+    """Selection of one scrape, by cluster (None: all) and by names of metrics, and its format.
 
-    Attributes:
-        cluster: by name; None: all.
-        names: of metrics; empty: all but those left out.
-        left_out: names of metrics.
-        is_openmetrics: whether the format is OpenMetrics, not the text format.
+    Without names, all metrics are rendered but those left out.
     """
 
     cluster: str | None = None

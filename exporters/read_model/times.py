@@ -22,12 +22,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Parses and formats times.
-
-    Attributes:
-        now: UTC microseconds that relative times are subtracted from.
-        local: use the local time zone, else UTC.
-    """
+    """Parses and formats times, relative to ``now`` in UTC microseconds, in the local time zone or in UTC."""
 
     now: int
     local: bool = False

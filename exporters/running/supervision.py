@@ -44,13 +44,7 @@ class PartEnded(IsrwatchError):
 
 
 class SupervisedPart:
-    """One ``isrwatch`` command that is kept running.
-
-    Attributes:
-        name: of the command.
-        restarts: number of times that it was started again.
-        tail: lines that it printed last.
-    """
+    """One ``isrwatch`` command that is kept running, with the lines that it printed last (``tail``)."""
 
     def __init__(
         self, name: str, arguments: Sequence[str], pass_on: Callable[[str, str], None], environment: Mapping[str, str]

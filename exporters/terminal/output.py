@@ -45,13 +45,9 @@ class RowFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowOutput:
-    """A console and the format of the rows printed to it.
+    """A console, the format of the rows printed to it, and the clock of their times.
 
-    Attributes:
-        console: stdout.
-        format: of the rows.
-        clock: by which times are printed.
-        is_stream: rows arrive one by one, without an end: a table as lines, JSON as one object per line.
+    Rows of a stream arrive one by one, without an end: a table as lines, JSON as one object per line.
     """
 
     console: Terminal

@@ -213,12 +213,7 @@ Key = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Position at which the next page begins.
-
-    Attributes:
-        version: of the tables as the first page was made.
-        key: of the last row returned.
-    """
+    """Position at which the next page begins: the version of the tables, and the key of the last row returned."""
 
     version: int
     key: Key

@@ -42,13 +42,9 @@ if TYPE_CHECKING:
 
 
 class DirectoryPublisher:
-    """Writes the logs below a directory.
+    """Writes the logs below a directory, which is created when missing.
 
-    Args:
-        directory: the bus; created when missing.
-        segment_bytes: size at which a new segment is started.
-        fsync: sync to disk before :meth:`publish` returns.
-        max_bytes: limit of the whole bus; None for no limit.
+    Without ``fsync`` nothing is synced to disk before :meth:`publish` returns. ``max_bytes`` limits the whole bus.
     """
 
     def __init__(

@@ -69,14 +69,7 @@ TRIES: Final = 20
 
 
 class Copied(NamedTuple):
-    """Tables that were copied.
-
-    Attributes:
-        tables: their number.
-        files: the number of their data files.
-        size: bytes of these.
-        version: of ``partition_changes``; everything else follows from it.
-    """
+    """Numbers of tables and data files that were copied, and their bytes, at a version of ``partition_changes``."""
 
     tables: int
     files: int

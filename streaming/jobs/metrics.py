@@ -48,13 +48,7 @@ QUERY: Final = ("query",)
 
 
 class JobMetrics:
-    """Counts batches.
-
-    Attributes:
-        registry: exposes them.
-        totals: observations and changes that each query has applied.
-        rows: the rows of batches in the log; by default they go nowhere.
-    """
+    """Counts batches, by query; their rows go to the log, or nowhere."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, unused

@@ -162,10 +162,7 @@ def grantee_of(servers: str, client: Mapping[str, str]) -> Grantee:
 class PermissionDenied(ServiceRefused):
     """Kafka denies a permission: the sentence says what is missing, and the command that grants it.
 
-    Args:
-        permission: the one that is missing.
-        grantee: who lacks it.
-        on: the resource, where it is narrower than that of the permission.
+    ``on`` is the resource, where it is narrower than that of the permission.
     """
 
     def __init__(self, permission: Permission, grantee: Grantee = ANYBODY, *, on: str = "") -> None:

@@ -76,12 +76,7 @@ class _ChannelReading:
 class KafkaReader:
     """The bus as a job sees it, except for the records, which Spark reads. Safe for several threads.
 
-    Args:
-        settings: with their secrets.
-        report: takes one sentence for the user.
-
-    Attributes:
-        left: by channel and source, the log ids of logs that another log of the same source has replaced.
+    ``left`` has, by channel and source, the log ids of logs that another log of the same source has replaced.
     """
 
     def __init__(self, settings: KafkaBusSettings, report: Callable[[str], None] = lambda _: None) -> None:

@@ -43,9 +43,7 @@ class Answers(NamedTuple):
 class SampledFold:
     """The spells of some clusters; of each key the newest one counts.
 
-    Attributes:
-        spells: the newest of each key.
-        changed: spells that have changed since they were taken, by id.
+    ``changed`` are the spells that have changed since they were taken, by id.
     """
 
     def __init__(self, spells: Iterable[SampledSpell]) -> None:

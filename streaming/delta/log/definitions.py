@@ -127,10 +127,7 @@ def check_layout(opened: DeltaTable, table: Table) -> None:
 class ColumnComparison(NamedTuple):
     """The columns of a table compared with its definition; fields of structs have names like ``after.leader``.
 
-    Attributes:
-        lacking: columns that the table lacks.
-        unknown: columns that the definition lacks.
-        are_ours: all others are equal, and those that are lacking may be null.
+    All others are ours if they are equal, and those that are lacking may be null.
     """
 
     lacking: tuple[str, ...]

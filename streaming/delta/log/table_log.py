@@ -60,12 +60,7 @@ def identity_of(path: Place, version: int) -> tuple[object, ...] | None:
 
 
 class EntryFiles(NamedTuple):
-    """Files of a log entry that this process has committed, for maintenance.
-
-    Attributes:
-        committed: when, by the monotonic clock of this process, in seconds.
-        added, removed: names of files in the folder of the table.
-    """
+    """Files of a log entry that this process has committed, at a time of its monotonic clock, for maintenance."""
 
     committed: float
     added: frozenset[str]

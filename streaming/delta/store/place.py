@@ -137,12 +137,9 @@ class StoreError(OSError):
 
 
 class ObjectStatus(NamedTuple):
-    """Size, time and identity of an object, known without reading it.
+    """Size in bytes, time by the clock of the store, and identity of an object, known without reading it.
 
-    Attributes:
-        size: in bytes.
-        modified_at: seconds since 1970, by the clock of the store.
-        identity: differs after the object was replaced.
+    The identity differs after the object was replaced.
     """
 
     size: int

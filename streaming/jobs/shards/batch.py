@@ -57,9 +57,7 @@ _VERSIONS_AT_ONCE: Final = 10
 class ReplicationBatch:
     """Commits what workers have folded. The only writer of ``partition_changes``, and of what derives from it.
 
-    Attributes:
-        applied: where the last applied record of each source is.
-        offsets: none: the commits of the change log have them.
+    There are no ``offsets``: the commits of the change log have them.
     """
 
     offsets: Final = NO_LOG_IDS

@@ -221,12 +221,9 @@ class WrittenTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleResult(TaskResult):
-    """Result of a task on samples.
+    """Result of a task on samples: the tables written, by name, and when the newest sample of each source was taken.
 
-    Attributes:
-        tables: those that were written, by name.
-        sources: when the newest sample of each source was collected.
-        meters: the samples that are compared with the change log; with the first result also those of the tables.
+    ``meters`` are the samples that are compared with the change log; with the first result also those of the tables.
     """
 
     tables: Mapping[str, WrittenTable]

@@ -144,9 +144,7 @@ class Folded:
 class Shard(Keeper[ShardTask]):
     """Whole clusters: folds the batches of a partition. The only owner of the state of its clusters.
 
-    Attributes:
-        held: the state of the clusters.
-        refused: by source, the number of refused records that its state does not count.
+    ``refused`` is, by source, the number of refused records that its state does not count.
     """
 
     def __init__(self, task: ShardTask, read: ReadLog | None = None, published: Path | None = None) -> None:

@@ -360,15 +360,9 @@ if TYPE_CHECKING:
 
 
 class Collectors:
-    """Runs the collectors of several clusters until they are stopped.
+    """Runs the collectors of several clusters, created by their names, until they are stopped.
 
-    Args:
-        clusters: by the name of each cluster, what creates its collector; it takes what reports a line.
-        report: takes one line for the user.
-
-    Attributes:
-        registry: the metrics of all clusters.
-        names: of the clusters.
+    ``registry`` has the metrics of all clusters.
     """
 
     def __init__(
