@@ -115,12 +115,8 @@ class Exposition:
     ) -> None:
         """Start without rendered lines.
 
-        Args:
-            stale_after_seconds: data age beyond which a cluster's state is left out.
-            collect: how often samples are taken; one stays for two intervals, if that is longer.
-            detail_limit: the most series of partitions besides those that every partition has.
-            chosen: what is left out by choice.
-            conditions: what is raised.
+        A sample stays for two intervals of ``collect``, if that is longer than data may be stale. ``detail_limit`` is
+        the most series of partitions besides those that every partition has.
         """
         self._stale_after = stale_after_seconds
         self.oldest: Final = oldest_ages(stale_after_seconds, collect)

@@ -107,14 +107,10 @@ def health_of(
     basis: HealthBasis,
     not_yet: Mapping[ClusterId, str] = MappingProxyType({}),
 ) -> HealthAnswer:
-    """Judge clusters.
+    """Judge clusters by name; without any, nothing is known.
 
-    Args:
-        clusters: by name; without any, nothing is known.
-        unreadable: tables that cannot be read, each with the reason.
-        now: UTC microseconds; ages are measured from it.
-        basis: what the answer must rest on.
-        not_yet: clusters asked for but not observed by then: names by id.
+    ``unreadable`` has the reason of each table that cannot be read, ``not_yet`` the names of clusters that were asked
+    for but not observed by then.
     """
     judged = (
         *(_judged(cluster, unreadable, now, basis) for _, cluster in sorted(clusters.items())),

@@ -60,12 +60,8 @@ class SelectedThen(NamedTuple):
 def selected_then(then: ReplicationSnapshot, now: Mapping[ClusterId, str], patterns: Iterable[str]) -> SelectedThen:
     """Choose clusters of a state of the past by their id, the name that they had then, or the one that they have now.
 
-    A name that another cluster has taken over since is that of the one that had it then, if both fit.
-
-    Args:
-        then: the state.
-        now: the names that clusters have now, by id.
-        patterns: without any, all are chosen.
+    A name that another cluster has taken over since is that of the one that had it then, if both fit. Without patterns
+    all are chosen.
     """
     asked, shown = sorted(frozenset(patterns)), clusters_by_name(then)
     chosen = patterns_of(*asked)

@@ -110,9 +110,7 @@ def member_of(row: QuorumMemberRow) -> Member:
 def behind_seconds(caught_up_at: int | None, leader_caught_up_at: int | None) -> float | None:
     """Return since when a member of the quorum lacks something, by its leader's clock, in seconds; None is unknown.
 
-    Args:
-        caught_up_at: when it last had all that its leader had.
-        leader_caught_up_at: the same of the leader, who always has: the moment of its answer.
+    The leader always has everything: it caught up at the moment of its answer.
     """
     if caught_up_at is None or leader_caught_up_at is None:
         return None

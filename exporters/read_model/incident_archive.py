@@ -89,13 +89,10 @@ class IncidentArchive:
         look_seconds: float = 0.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Read nothing yet.
+        """Read nothing yet; the table need not exist.
 
-        Args:
-            tables: the folder of the tables; ``incidents`` need not exist.
-            names: returns the name that each cluster has now, by its id; by default read from ``cluster_state``.
-            look_seconds: how long an answer may rest on the version that was read last.
-            monotonic: returns seconds that never go back.
+        ``names`` returns the name that each cluster has now, by its id; by default it is read from ``cluster_state``.
+        An answer may rest for ``look_seconds`` on the version that was read last.
         """
         self._tables, self._monotonic, self._look_seconds = tables, monotonic, look_seconds
         self._names = names or (lambda: read_names(tables))
@@ -104,11 +101,7 @@ class IncidentArchive:
         self._looked_at: float | None = None
 
     def all(self, clusters: Collection[str] = ()) -> list[Row]:
-        """Return the incidents of clusters: open before closed, newest first.
-
-        Args:
-            clusters: patterns of their names, then or now, or of their ids; none choose all.
-        """
+        """Return the incidents of clusters, by patterns of names or ids: open before closed, newest first."""
         rows = self._newest().listed
         if not clusters:
             return [*rows]
@@ -243,12 +236,7 @@ def _begin(row: Row) -> tuple[int, str]:
 
 
 def time_of(row: Row, after: EventKey | None = None) -> EventFilter:
-    """Return what selects the events of the cluster of an incident, from its begin to its newest change.
-
-    Args:
-        row: the incident.
-        after: only what comes behind the event with this key.
-    """
+    """Return what selects the events of an incident's cluster, from its begin, or an event, to its newest change."""
     return EventFilter(clusters=(row["cluster_id"],), since=row["opened_at"], until=row["updated_at"], after=after)
 
 
@@ -278,10 +266,7 @@ def is_of(chosen: NamePatterns, names: Mapping[str, str], row: Row) -> bool:
 def one_of(rows: Sequence[Row], any_id: str, names: Mapping[str, str]) -> Row:
     """Return the incident that an id finds: a short id, under any name of its cluster, or the beginning of a long one.
 
-    Args:
-        rows: all incidents.
-        any_id: the id. Of one that was merged into another it finds the other.
-        names: of :func:`read_names`.
+    The id of one that was merged into another finds the other.
 
     Raises:
         IncidentUnknown: there is none, or several long ids begin so.
@@ -309,12 +294,7 @@ def merged_into(incident: Row, rows: Iterable[Row]) -> list[str]:
 
 
 def groups_beyond(incident: Mapping[str, Any], offsets: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return which groups stand beyond the end now where an unclean election lost records.
-
-    Args:
-        incident: the incident.
-        offsets: rows of ``group_offsets`` of its cluster.
-    """
+    """Return which groups of its cluster stand beyond the end now where an unclean election lost records."""
     if incident["incident_class"] != IncidentClass.UNCLEAN_ELECTION:
         return []
     return [

@@ -39,13 +39,7 @@ def others_names(cluster_id: str, used: Mapping[str, Collection[str]]) -> frozen
 
 
 def findable_names(used: Collection[str], name: str | None, others: Collection[str]) -> frozenset[str]:
-    """Return the names under which the incidents of a cluster are found by their number.
-
-    Args:
-        used: the names under which it had incidents.
-        name: that it has now; None if that is unknown.
-        others: the names under which other clusters had incidents.
-    """
+    """Return the names under which the incidents of a cluster are found by their number: those of no other cluster."""
     return frozenset({*used, *(() if name is None else (name,))}.difference(others))
 
 

@@ -217,9 +217,7 @@ class IsrMeters:
     def follow(self, rows: pa.Table, version: int) -> None:
         """Count the changes up to a version; those of the first call were made before this process began to count.
 
-        Args:
-            rows: of ``partition_changes``, also such as were counted before.
-            version: newest version of these rows.
+        Rows that were counted before do not count again.
         """
         if self._version is not None:
             fresh = rows.filter(pc.greater(rows["version"], self._version))

@@ -225,12 +225,8 @@ class SideTable:
     ) -> None:
         """Watch a table.
 
-        Args:
-            tables: the folder of the tables.
-            content: which table, and what becomes of its rows.
-            announced: in a store, which versions are worth a look; None looks each time.
-            monotonic: gives seconds that never go back.
-            rest_after_error: after how many seconds a table that could not be read is tried again.
+        Which versions in a store are worth a look may be ``announced``; else it looks each time. What could not be read
+        is tried again after ``rest_after_error`` seconds.
         """
         self._content, self._announced = content, announced
         self._monotonic = monotonic

@@ -77,16 +77,10 @@ class ChangesRun:
         trigger_seconds: float,
         moves: Motion | None = None,
     ) -> None:
-        """Start.
+        """Start after a version of ``partition_changes``, which need not exist yet.
 
-        Args:
-            name: of the query.
-            path: of ``partition_changes``, which need not exist yet.
-            after: the version that was applied last.
-            batch: applies whole versions, in order.
-            applied: called after every batch as by :class:`streaming.jobs.queries.QueryRun`.
-            trigger_seconds: pause between two looks.
-            moves: notes what was applied.
+        ``batch`` applies whole versions, in order; ``applied`` is called after every batch as by
+        :class:`streaming.jobs.queries.QueryRun`.
         """
         self._name, self._batch, self._applied = name, batch, applied
         self._reader, self._pause = ChangeReader(path, after), trigger_seconds

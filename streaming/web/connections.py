@@ -82,14 +82,9 @@ class HttpConnection(H11Protocol):
         counts: HttpCounts,
         allowed_names: Collection[str] = (),
     ) -> None:
-        """Begin to wait for a request.
+        """Begin to wait for a request; ``closed`` is called once the connection is lost.
 
-        Args:
-            server: uvicorn's.
-            loop: the event loop of the server.
-            closed: is called once the connection is lost.
-            counts: of the server.
-            allowed_names: names of which the certificate of a client that has one must have one; empty allows all.
+        A certificate of a client must have one of the ``allowed_names``; empty allows all.
         """
         super().__init__(server.config, server.server_state, server.lifespan.state, loop)
         self._closed, self._counts, self._allowed_names = closed, counts, allowed_names

@@ -122,12 +122,7 @@ class SpellBook:
     ) -> LiveSpell:
         """Begin a spell with a row; one that ended at this moment, and was explained alike, lasts on.
 
-        Args:
-            condition: what is wrong.
-            subject: the broker that it concerns, or empty.
-            row: the row.
-            incident_id: the incident that explains it.
-            follows: it began with this one, which has just ended; or it is in this chain.
+        ``follows`` is the spell that has just ended and with which it began, or a chain that it is in.
         """
         began_at = min(row.time, follows.began_at) if isinstance(follows, LiveSpell) else row.time
         spells = self._of_key.setdefault((chained_with(condition), subject), [])

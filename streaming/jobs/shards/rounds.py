@@ -33,13 +33,7 @@ class Rounds(Generic[T, R]):
     """The rounds of the batches of one topic."""
 
     def __init__(self, workers: Workers[T, R], bus: KafkaReader | None, channel: Channel) -> None:
-        """Begin with workers that have no state.
-
-        Args:
-            workers: run the tasks.
-            bus: what is known of its topics; None: it is a directory.
-            channel: that is read.
-        """
+        """Begin with workers that have no state; the bus is a directory, unless its topics are given."""
         self._workers, self._bus, self._channel = workers, bus, channel
         self._begins: dict[int, int] = {}
         self._newest: dict[str, LogRun] = {}
@@ -71,10 +65,7 @@ class Rounds(Generic[T, R]):
     def of_batch(self, rows: Any, task: Callable[[], T], progress: BusProgress) -> Iterator[tuple[T, list[R]]]:  # noqa: ANN401 - as the workers take them
         """Yield task and results of each round, which must be committed before the next one.
 
-        Args:
-            rows: of the batch.
-            task: returns the input of the next round.
-            progress: of the query; goes back in logs that were replaced.
+        ``task`` returns the input of the next round; ``progress`` goes back in logs that were replaced.
 
         Raises:
             IsrwatchError: the topic was created again since its query began.

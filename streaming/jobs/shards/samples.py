@@ -350,11 +350,7 @@ class SampleBatch(SampleProgress):
     ) -> None:
         """Open the tables.
 
-        Args:
-            directory: of the tables.
-            policy: how long old files are retained.
-            workers: apply samples; None for this process.
-            bus: its topics; None for a directory.
+        Without workers this process applies the samples; the bus is a directory, unless it has topics.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.

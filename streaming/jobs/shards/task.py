@@ -150,10 +150,8 @@ class Shard(Keeper[ShardTask]):
     def __init__(self, task: ShardTask, read: ReadLog | None = None, published: Path | None = None) -> None:
         """Begin without any cluster, as of the version of a task.
 
-        Args:
-            task: the next one.
-            read: reads blocks of a log that workers left out.
-            published: the file with the digests of these blocks; None if the workers read every block.
+        ``read`` reads blocks of a log that workers left out; ``published`` is the file with their digests, None if none
+        are.
         """
         super().__init__()
         self.held, self.refused = ClustersState(version=task.base), Counter[str]()
@@ -318,12 +316,7 @@ class FoldInDriver(InDriver[ShardTask, Shard, ShardResult]):
     derive_in_batches, rest_seconds, patience = False, 0.0, 1
 
     def __init__(self, read: ReadLog | None = None, published: Path | None = None) -> None:
-        """Begin without any state.
-
-        Args:
-            read: reads blocks of a log that the workers left out.
-            published: the file with the digests of these blocks; None if the workers read every block.
-        """
+        """Begin without any state; ``read`` and ``published`` are as of :class:`Shard`."""
         super().__init__(lambda task: Shard(task, read, published), folded_partition)
 
     def deriving(
@@ -349,12 +342,7 @@ class FoldOnExecutors(OnExecutors[ShardTask, ShardResult]):
     derive_in_batches, patience = True, _OVERDUE
 
     def __init__(self, rest_seconds: float = 1.0, spark: SparkSession | None = None) -> None:
-        """Begin.
-
-        Args:
-            rest_seconds: between two rounds of the derived tables after steps.
-            spark: None: the running session.
-        """
+        """Begin, by default with the running session; derived tables rest between two rounds after steps."""
         super().__init__(fold_partitions)
         self.rest_seconds, self._spark = rest_seconds, spark
 
@@ -380,11 +368,7 @@ def derive_groups(
 ) -> Iterator[pa.RecordBatch]:
     """Compute the derived tables of clusters without rows in a batch; yield the result of each group.
 
-    Args:
-        task: where, and as of which version.
-        before: what the derived tables have.
-        groups: ids of clusters.
-        batches: rows with the ``id`` of a group each.
+    The rows of the batches have the ``id`` of a group each.
     """
     for batch in batches:
         for number in batch["id"].to_pylist():
