@@ -15,19 +15,9 @@ from exporters.answers.source import AnswerSource
 from exporters.read_model.reader import micros_now
 from exporters.read_model.times import Clock
 from exporters.read_model.unreadable import UnreadableTables
+from exporters.terminal import options
 from exporters.terminal.event_view import BY_MOMENT, EACH, EventRows
 from exporters.terminal.follow import EventFollower, ServerFollower
-from exporters.terminal.options import (
-    AsOfOption,
-    ClusterOption,
-    ConfigOption,
-    LocalOption,
-    OutputOption,
-    ServerOption,
-    TablesOption,
-    TopicOption,
-    moment_of,
-)
 from exporters.terminal.output import RowFormat, RowOutput, output_of, until_closed
 from streaming.contracts.events import Cause, EventKind
 from streaming.errors import ConfigurationError
@@ -72,8 +62,8 @@ UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="End of th
 
 def events(  # noqa: PLR0913 - one parameter per option
     *,
-    cluster: ClusterOption = None,
-    topic: TopicOption = None,
+    cluster: options.ClusterOption = None,
+    topic: options.TopicOption = None,
     partition: PartitionOption = None,
     broker: BrokerOption = None,
     cause: CauseOption = None,
@@ -83,12 +73,12 @@ def events(  # noqa: PLR0913 - one parameter per option
     limit: Annotated[int, typer.Option(min=0, help="Show the newest N rows; 0 for all.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep following new events until Ctrl-C.")] = False,
     each: EachOption = None,
-    as_of: AsOfOption = None,
-    row_format: OutputOption = None,
-    local: LocalOption = False,
-    server: ServerOption = None,
-    tables: TablesOption = None,
-    config_file: ConfigOption = None,
+    as_of: options.AsOfOption = None,
+    row_format: options.OutputOption = None,
+    local: options.LocalOption = False,
+    server: options.ServerOption = None,
+    tables: options.TablesOption = None,
+    config_file: options.ConfigOption = None,
 ) -> None:
     """Show recorded events, newest last: ISR changes, leader changes, unclean elections, with their causes.
 
@@ -101,7 +91,7 @@ def events(  # noqa: PLR0913 - one parameter per option
     given: dict[str, Any] = {"topic": topic, "partition": partition, "broker": broker, "cause": cause, "event": event}
     filters = {name: tuple(map(str, values)) for name, values in given.items() if values}
     filters |= {name: (text,) for name, text in times.items()}
-    question = Question(tuple(cluster or ()), filters, at=moment_of(as_of, local=local))
+    question = Question(tuple(cluster or ()), filters, at=options.moment_of(as_of, local=local))
     source = AnswerSource.of(server, tables, config_file)
     output, unreadable = output_of(row_format, clock, streams_in_pipe=True), UnreadableTables()
     most = min(limit, _MOST) or None

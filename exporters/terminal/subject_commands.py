@@ -13,19 +13,8 @@ from rich.text import Text
 from exporters.answers.answer import Question
 from exporters.answers.source import AnswerSource
 from exporters.answers.subjects import SUBJECTS
+from exporters.terminal import options
 from exporters.terminal.answer_view import output_for, print_answer, raise_unreadable
-from exporters.terminal.options import (
-    AsOfOption,
-    ClusterOption,
-    ConfigOption,
-    LocalOption,
-    OutputOption,
-    ServerOption,
-    TablesOption,
-    WatchOption,
-    checked,
-    moment_of,
-)
 from exporters.terminal.output import RowFormat, until_closed
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.escapes import printable
@@ -56,14 +45,14 @@ _WITH_HEALTHY: Final = frozenset({"partitions", "replicas"})
 def state(  # noqa: PLR0913 - one parameter per option
     *,
     everything: Annotated[bool, typer.Option("--all", help="Include what is healthy.")] = False,
-    cluster: ClusterOption = None,
-    as_of: AsOfOption = None,
-    watch: WatchOption = False,
-    row_format: OutputOption = None,
-    local: LocalOption = False,
-    server: ServerOption = None,
-    tables: TablesOption = None,
-    config_file: ConfigOption = None,
+    cluster: options.ClusterOption = None,
+    as_of: options.AsOfOption = None,
+    watch: options.WatchOption = False,
+    row_format: options.OutputOption = None,
+    local: options.LocalOption = False,
+    server: options.ServerOption = None,
+    tables: options.TablesOption = None,
+    config_file: options.ConfigOption = None,
 ) -> None:
     """Show every cluster in a row, the worst first, and below them the unhealthy partitions.
 
@@ -72,7 +61,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     Example: isrwatch state --cluster 'prod-*' --watch
     """
     source = AnswerSource.of(server, tables, config_file)
-    question = Question(tuple(cluster or ()), {}, everything, moment_of(as_of, local=local))
+    question = Question(tuple(cluster or ()), {}, everything, options.moment_of(as_of, local=local))
 
     def show(console: Terminal) -> None:
         answer = source.ask("clusters", question)
@@ -88,7 +77,7 @@ def _answered(subject: ClusterSubject, given: Mapping[str, Any]) -> None:
     patterns = {each.name: tuple(given[each.name] or ()) for each in subject.filters}
     patterns[subject.filters[0].name] += tuple(given[_OWN_OPTION] or ())
     filters = {name: chosen for name, chosen in patterns.items() if chosen}
-    at = moment_of(given.get("as_of"), local=given["local"])
+    at = options.moment_of(given.get("as_of"), local=given["local"])
     question = Question(tuple(given["cluster"] or ()), filters, given.get("everything", False), at)
     source = AnswerSource.of(given["server"], given["tables"], given["config_file"])
 
@@ -131,17 +120,19 @@ def command_of(subject: ClusterSubject) -> Callable[..., None]:
     own, *others = subject.filters
     everything = Annotated[bool, typer.Option("--all", help="Include what is healthy.")]
     annotated: dict[str, Any] = {
-        own.name: Annotated[list[str] | None, typer.Argument(metavar="PATTERN", help=own.help, callback=checked)],
+        own.name: Annotated[
+            list[str] | None, typer.Argument(metavar="PATTERN", help=own.help, callback=options.checked)
+        ],
         **{each.name if each in others else _OWN_OPTION: _option(each) for each in subject.filters},
         **({"everything": everything} if subject.name in _WITH_HEALTHY else {}),
-        "cluster": ClusterOption,
-        **({"as_of": AsOfOption} if subject.has_history else {}),
-        "watch": WatchOption,
-        "row_format": OutputOption,
-        "local": LocalOption,
-        "server": ServerOption,
-        "tables": TablesOption,
-        "config_file": ConfigOption,
+        "cluster": options.ClusterOption,
+        **({"as_of": options.AsOfOption} if subject.has_history else {}),
+        "watch": options.WatchOption,
+        "row_format": options.OutputOption,
+        "local": options.LocalOption,
+        "server": options.ServerOption,
+        "tables": options.TablesOption,
+        "config_file": options.ConfigOption,
     }
     defaults = {"everything": False, "watch": False, "local": False}
 
@@ -160,7 +151,7 @@ def command_of(subject: ClusterSubject) -> Callable[..., None]:
 def _option(of: NameFilter) -> Any:  # noqa: ANN401 - an annotation
     help_of_it = f"{of.help.rstrip('.')}; may be repeated."
     return Annotated[
-        list[str] | None, typer.Option(f"--{of.name}", metavar="PATTERN", help=help_of_it, callback=checked)
+        list[str] | None, typer.Option(f"--{of.name}", metavar="PATTERN", help=help_of_it, callback=options.checked)
     ]
 
 

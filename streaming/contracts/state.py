@@ -13,14 +13,11 @@ frozen dataclasses. All times are UTC microseconds.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from streaming.contracts.columns import DISKLESS_TOPICS, TOPIC_MIN_ISR, Column, Long, columns_of
 from streaming.contracts.identifiers import NO_LEADER, SECOND, BrokerId, ClusterId, Micros, Offset, TopicId
 from streaming.contracts.observations import MIN_ISR, ConfigOrigin, SourceKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class PartitionState(NamedTuple):
@@ -328,13 +325,3 @@ class ObservedTime(NamedTuple):
         if since is None or self.watermark is None:
             return closed
         return closed + max(0, self.watermark - since - self.lacking(partition)) / SECOND
-
-
-def totals_until(partitions: Iterable[Any], observed: ObservedTime) -> dict[str, int | float]:
-    """Add the totals of some partitions up, those of one topic for example; tombstones count as what they were."""
-    sums: dict[str, int | float] = {**dict.fromkeys(COUNTS, 0), **dict.fromkeys(SECONDS, 0.0)}
-    for partition in partitions:
-        counts = {name: getattr(partition, name) for name in COUNTS}
-        for name, value in {**counts, **{name: observed.seconds_in(partition, name) for name in SECONDS}}.items():
-            sums[name] += value
-    return sums

@@ -33,7 +33,7 @@ from exporters.answers.subject import Limits, Tables
 from exporters.answers.subjects import ANSWERS
 from exporters.metrics.sample_ages import oldest_ages
 from exporters.read_model.reader import micros_now
-from exporters.terminal.events_command import ServerFollower
+from exporters.terminal.follow import ServerFollower
 from exporters.web.server import serving
 from streaming.commands import app
 from streaming.errors import ConfigurationError, IsrwatchError

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from exporters.read_model.event_filter import EventFilter
 from exporters.read_model.recorded_events import history
-from exporters.terminal.events_command import EventFollower
+from exporters.terminal.follow import EventFollower
 from tests.plugins.played import play
 from tests.plugins.table_writes import merge_files
 
