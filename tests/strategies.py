@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from streaming.contracts.blocks import PartitionsBlock, PartitionsChanged, PartitionsObserved
 from streaming.contracts.codec import FIELDS, KINDS, encode, optional_fields, plain_types
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.maintenance import LONGEST_LEASE
 from streaming.contracts.observations import (
     DISKLESS,
     END_OF_TIME,
+    LONGEST_LEASE,
     MIN_ISR,
     SCHEMA_VERSION,
     ConfigOrigin,

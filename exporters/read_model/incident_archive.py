@@ -20,7 +20,7 @@ from exporters.read_model.incident_ids import Merges, findable_names, ids_of, na
 from exporters.read_model.recorded_events import history
 from exporters.read_model.unreadable import INTOLERANT
 from streaming.contracts.events import EventKind, IncidentClass, Severity
-from streaming.contracts.maintenance import IN_ITS_TAIL
+from streaming.contracts.observations import IN_ITS_TAIL
 from streaming.contracts.tables import AS_OF, CLUSTER_STATE_TABLE, INCIDENTS
 from streaming.delta.log.queries import columns_of, open_ours, query, quoted
 from streaming.delta.log.table_log import BEFORE_FIRST, has_moved

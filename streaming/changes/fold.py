@@ -100,12 +100,12 @@ from streaming.changes.steps import Draft, appeared, listed, revised, stepped, v
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
 from streaming.contracts.events import EventKind, Evidence
 from streaming.contracts.identifiers import BrokerId, Offset
-from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
     BrokerObserved,
     CauseRevised,
     ConfigObserved,
     ControllerObserved,
+    MaintenanceObserved,
     Observation,
     PartitionObserved,
     SnapshotBegin,

@@ -17,8 +17,7 @@ from streaming.changes.partitions import with_event_ids
 from streaming.changes.state import Change
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.maintenance import IN_ITS_TAIL
-from streaming.contracts.observations import Heartbeat, SourceKind
+from streaming.contracts.observations import IN_ITS_TAIL, Heartbeat, SourceKind
 from streaming.contracts.words import utc_text
 
 if TYPE_CHECKING:
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 
     from streaming.changes.steps import Draft
     from streaming.contracts.identifiers import BrokerId
-    from streaming.contracts.maintenance import MaintenanceObserved
-    from streaming.contracts.observations import Observation
+    from streaming.contracts.observations import MaintenanceObserved, Observation
     from streaming.contracts.state import BrokerState
 
 # A lease that is over is remembered for a day, so that a record of it that arrives late does not begin it again.

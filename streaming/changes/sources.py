@@ -36,8 +36,7 @@ from streaming.changes.partitions import with_event_ids
 from streaming.changes.state import Change
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.maintenance import MaintenanceObserved
-from streaming.contracts.observations import Heartbeat, SnapshotBegin, SourceKind
+from streaming.contracts.observations import Heartbeat, MaintenanceObserved, SnapshotBegin, SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

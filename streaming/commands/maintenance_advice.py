@@ -12,8 +12,7 @@ from streaming.changes.advice.restart_safety import keeps_quorum, with_fresh_quo
 from streaming.changes.maintenance import announce, is_down
 from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import SECOND
-from streaming.contracts.maintenance import MaintenanceObserved
-from streaming.contracts.observations import BrokerObserved, Channel, SnapshotEnd, SourceKind
+from streaming.contracts.observations import BrokerObserved, Channel, MaintenanceObserved, SnapshotEnd, SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, SourceLag, SourceState
 from streaming.contracts.stop_effects import WOULD_GO_OFFLINE, WOULD_GO_UNDER_MIN_ISR, loss_by_stops
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS

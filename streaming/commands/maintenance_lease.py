@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.bus.directory import DirectoryPublisher
 from streaming.contracts.identifiers import SECOND, Micros
-from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.observations import IN_ITS_TAIL, MaintenanceObserved, SourceKind
 from streaming.errors import ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, get_type_hints
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
 from streaming.contracts.columns import may_be_none, plain_type
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
     SCHEMA_VERSION,
     BrokerObserved,
@@ -27,6 +26,7 @@ from streaming.contracts.observations import (
     ConfigOrigin,
     ControllerObserved,
     Heartbeat,
+    MaintenanceObserved,
     Observation,
     PartitionObserved,
     SnapshotBegin,

@@ -14,13 +14,13 @@ from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.blocks import PartitionsObserved, block_of
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
     BrokerObserved,
     ConfigObserved,
     ConfigOrigin,
     ControllerObserved,
     Heartbeat,
+    MaintenanceObserved,
     Observation,
     PartitionObserved,
     SnapshotBegin,

@@ -11,8 +11,7 @@ from streaming.changes.incidents.context import ChangeRow
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.observations import IN_ITS_TAIL, MaintenanceObserved, SourceKind
 from tests.changes.conftest import Story
 from tests.changes.faults import Fault, observed, of, rows_from
 from tests.changes.test_incidents import SECOND, START, named, standing, table_of

@@ -15,8 +15,7 @@ from streaming.changes.sources import MAX_SKEW, with_plausible_time
 from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.maintenance import LONGEST_LEASE, MaintenanceObserved
-from streaming.contracts.observations import Observation, SourceKind
+from streaming.contracts.observations import LONGEST_LEASE, MaintenanceObserved, Observation, SourceKind
 from tests.changes.conftest import Story
 from tests.changes.worlds import (
     SECOND,

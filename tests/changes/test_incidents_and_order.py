@@ -12,8 +12,7 @@ from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.maintenance import MaintenanceObserved
-from streaming.contracts.observations import CauseRevised, ConfigOrigin, Observation, SourceKind
+from streaming.contracts.observations import CauseRevised, ConfigOrigin, MaintenanceObserved, Observation, SourceKind
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import incident_row, rows_of
 from tests.changes.conftest import EXPAND, FENCED, PROVEN, SECOND, STOPPED, Story

@@ -14,8 +14,7 @@ from streaming.changes.fold import fold
 from streaming.changes.maintenance import is_planned, leases_of
 from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import EventKind
-from streaming.contracts.maintenance import LONGEST_LEASE, MaintenanceObserved
-from streaming.contracts.observations import Observation, SourceKind
+from streaming.contracts.observations import LONGEST_LEASE, MaintenanceObserved, Observation, SourceKind
 from streaming.contracts.state import BrokerState
 from streaming.errors import InvalidObservation
 from tests.changes.conftest import SECOND, START, Story, folded

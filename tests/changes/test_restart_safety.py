@@ -15,12 +15,13 @@ from streaming.changes.advice.suspects import SuspectTally, contributions_with_b
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros
-from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
 from streaming.contracts.observations import (
     EXPIRED_CERTIFICATE,
+    IN_ITS_TAIL,
     ConfigObserved,
     ConfigOrigin,
     ControllerObserved,
+    MaintenanceObserved,
     Observation,
     SourceKind,
 )

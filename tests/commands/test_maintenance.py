@@ -22,8 +22,7 @@ from typer.testing import CliRunner
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.commands import app
 from streaming.contracts.codec import decode
-from streaming.contracts.maintenance import MaintenanceObserved
-from streaming.contracts.observations import Channel, ControllerObserved, SourceKind
+from streaming.contracts.observations import Channel, ControllerObserved, MaintenanceObserved, SourceKind
 from streaming.contracts.state import SourceLag
 from streaming.delta.log.queries import read_all
 from streaming.delta.progress import ProgressTable

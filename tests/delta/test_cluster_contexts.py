@@ -14,8 +14,14 @@ from streaming.changes.incidents.context import ClusterContext
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.maintenance import MaintenanceObserved
-from streaming.contracts.observations import Channel, ConfigObserved, ConfigOrigin, Observation, SourceKind
+from streaming.contracts.observations import (
+    Channel,
+    ConfigObserved,
+    ConfigOrigin,
+    MaintenanceObserved,
+    Observation,
+    SourceKind,
+)
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents.contexts import read_contexts

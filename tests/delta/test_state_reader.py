@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
     DISKLESS,
     MIN_ISR,
@@ -23,6 +22,7 @@ from streaming.contracts.observations import (
     ConfigOrigin,
     ControllerObserved,
     Heartbeat,
+    MaintenanceObserved,
     Observation,
     PartitionObserved,
     SnapshotBegin,

@@ -25,8 +25,7 @@ from random import Random
 from typing import Any, Final
 
 from streaming.contracts.identifiers import BrokerId, Micros, Offset
-from streaming.contracts.maintenance import MaintenanceObserved
-from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
+from streaming.contracts.observations import Channel, Heartbeat, MaintenanceObserved, Observation, SourceKind
 from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved, LogDirectoryObserved, QuorumMemberObserved
 from streaming.sources.collector.opening import POLL_SNAPSHOT_SECONDS
 from streaming.sources.simulated.scenario import Action, Scenario, TopicPlan

@@ -17,8 +17,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.contracts.maintenance import MaintenanceObserved
-from streaming.contracts.observations import Heartbeat, Observation, SourceKind
+from streaming.contracts.observations import Heartbeat, MaintenanceObserved, Observation, SourceKind
 from streaming.sources.simulated.scenario import Action, Fault, GroupPlan, TopicPlan
 from streaming.sources.simulated.simulation import Simulation, members
 from streaming.sources.simulated.source import SimulatedSource
