@@ -94,14 +94,14 @@ def with_bus_secrets(bus: KafkaBusSettings, environment: Mapping[str, str] = os.
     return replace(bus, bootstrap_servers=servers, client=client)
 
 
-def storage_of(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def storage_of(settings: Settings) -> dict[str, str]:
     """Return the options of the store of the tables as they are.
 
     Raises:
         ConfigurationError: a variable is not set, or a file cannot be read; no sentence holds a value.
     """
     options = settings.tables.storage.items()
-    return {name: _filled(value, f"tables.storage {name}", environment) for name, value in options}
+    return {name: _filled(value, f"tables.storage {name}", os.environ) for name, value in options}
 
 
 def server_password(server: ServerSettings, environment: Mapping[str, str] = os.environ) -> str:

@@ -77,11 +77,11 @@ _PLAIN: Final = (
 )
 
 
-def with_comparison(root: Path = ROOT) -> str:
+def with_comparison() -> str:
     """Return README.md with the comparison as the page of quality has it now."""
-    text = (root / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
     begin, end = text.index(_BEGIN) + len(_BEGIN), text.index(_END)
-    judged = ((f"{what}, judged", logged, polled) for what, logged, polled in compared(root))
+    judged = ((f"{what}, judged", logged, polled) for what, logged, polled in compared())
     rows = table(("", "metadata log", "polling"), [*_PLAIN, *judged], pad=" ")
     where = f"Judged are random faults of simulated clusters: [how right it is]({QUALITY})."
     return "\n".join([text[:begin], "", *rows, "", where, "", text[end:]])

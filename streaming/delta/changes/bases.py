@@ -147,15 +147,13 @@ def read_base(path: Place, base: Base, clusters: Collection[str] | None = None) 
 class PastStates:
     """The only writer of ``past_states``."""
 
-    def __init__(
-        self, directory: Place, policy: RetentionPolicy = KEEP_ALL, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, directory: Place, policy: RetentionPolicy = KEEP_ALL) -> None:
         """Open or create the table below a directory.
 
         Raises:
             TableRefused: the table is not ours, or newer than this program.
         """
-        self._directory, self._policy, self._monotonic = directory, policy, monotonic
+        self._directory, self._policy = directory, policy
         self._writer = _opened(directory)
         self._maintenance = Maintenance(self._writer, policy)
         self._looked_at, self._looked_on, self._needed = -math.inf, _FIRST_DAY, 0
@@ -168,7 +166,7 @@ class PastStates:
         newest = pc.max(clusters["watermark"].cast(pa.int64())).as_py()
         if newest is None or not self._is_due(_day(newest)):
             return
-        self._looked_at, self._looked_on = self._monotonic(), _day(newest)
+        self._looked_at, self._looked_on = time.monotonic(), _day(newest)
         try:
             self._step(version, newest, lambda: self._written(version, newest, clusters, brokers, partitions))
             self._maintenance.after_commit()
@@ -178,7 +176,7 @@ class PastStates:
                 self._writer.look_again()
 
     def _is_due(self, day: dt.date) -> bool:
-        return day > self._looked_on or self._monotonic() - self._looked_at >= SECONDS_BETWEEN_LOOKS
+        return day > self._looked_on or time.monotonic() - self._looked_at >= SECONDS_BETWEEN_LOOKS
 
     def _step(self, version: int, newest: int, write: Callable[[], list[dict[str, Any]]]) -> None:
         """Remove the bases that expired or have no room any more; add one if the last one is of an earlier day."""
