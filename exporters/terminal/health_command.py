@@ -13,8 +13,17 @@ from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthSt
 from exporters.read_model.health_reasons import BLIND, SEVERITIES, HealthSeverity
 from exporters.read_model.reader import micros_now
 from exporters.read_model.times import SECOND, Clock, Version, read_moment, span
-from exporters.terminal import options
 from exporters.terminal.health_gate import HealthReader, Look, ServerHealthReader, WaitLimits
+from exporters.terminal.options import (
+    AsOfTimeOption,
+    ClusterOption,
+    ConfigOption,
+    LocalOption,
+    OutputOption,
+    ServerOption,
+    TablesOption,
+    moment_of,
+)
 from exporters.terminal.output import RowFormat, until_closed
 from streaming.delta.store.place import tables_place
 from streaming.durations import duration_text, seconds_of
@@ -62,13 +71,13 @@ def health(  # noqa: PLR0913 - one parameter per option
         list[str] | None,
         typer.Option(metavar="CONDITION", help=f"Do not count a condition; may be repeated: {', '.join(IGNORABLE)}."),
     ] = None,
-    cluster: options.ClusterOption = None,
-    as_of: options.AsOfTimeOption = None,
-    row_format: options.OutputOption = None,
-    local: options.LocalOption = False,
-    server: options.ServerOption = None,
-    tables: options.TablesOption = None,
-    config_file: options.ConfigOption = None,
+    cluster: ClusterOption = None,
+    as_of: AsOfTimeOption = None,
+    row_format: OutputOption = None,
+    local: LocalOption = False,
+    server: ServerOption = None,
+    tables: TablesOption = None,
+    config_file: ConfigOption = None,
 ) -> None:
     """Show whether the clusters are healthy, every reason why not, and the age of the data.
 
@@ -113,7 +122,7 @@ def _moment(as_of: str | None, wait: str | None, *, local: bool) -> str | None:
         raise ConfigurationError(
             f"--as-of is {as_of!r}: health is that of a time, not of a version; write for example 2026-03-01T10:30:00Z"
         )
-    return options.moment_of(as_of, local=local)
+    return moment_of(as_of, local=local)
 
 
 def _looked(reader: HealthReader | ServerHealthReader) -> Look:

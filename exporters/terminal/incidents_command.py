@@ -17,9 +17,18 @@ from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.reader import micros_now
 from exporters.read_model.recorded_events import COLUMNS
 from exporters.read_model.times import SECOND, Clock
-from exporters.terminal import options
 from exporters.terminal.answer_view import print_answer, raise_unreadable
 from exporters.terminal.columns import SubjectColumns
+from exporters.terminal.options import (
+    AsOfOption,
+    ClusterOption,
+    ConfigOption,
+    LocalOption,
+    OutputOption,
+    ServerOption,
+    TablesOption,
+    moment_of,
+)
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 from streaming.contracts.events import PLANNED_CLASSES, IncidentClass
@@ -56,14 +65,14 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Open incidents, and closed ones that lasted since then.")
     ] = None,
-    cluster: options.ClusterOption = None,
+    cluster: ClusterOption = None,
     as_markdown: MarkdownOption = False,
-    as_of: options.AsOfOption = None,
-    row_format: options.OutputOption = None,
-    local: options.LocalOption = False,
-    server: options.ServerOption = None,
-    tables: options.TablesOption = None,
-    config_file: options.ConfigOption = None,
+    as_of: AsOfOption = None,
+    row_format: OutputOption = None,
+    local: LocalOption = False,
+    server: ServerOption = None,
+    tables: TablesOption = None,
+    config_file: ConfigOption = None,
 ) -> None:
     """Show the open incidents; or one incident with the events that are its evidence.
 
@@ -87,7 +96,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
         given = {"class": kinds or (), "since": () if since is None else (clock.iso(clock.read(since)),)}
         filters = {name: tuple(map(str, values)) for name, values in given.items() if values}
         answer = source.ask(
-            "incidents", Question(tuple(cluster or ()), filters, everything, options.moment_of(as_of, local=local))
+            "incidents", Question(tuple(cluster or ()), filters, everything, moment_of(as_of, local=local))
         )
         output = output_of(row_format, replace(clock, now=answer.now))
         print_answer(
@@ -133,8 +142,8 @@ def all_events(explained: IncidentReport) -> str:
     clock, incident = Clock(0), explained.incident
     total = incident["evidence_events"]
     since, until = clock.iso(incident["opened_at"]), clock.iso(incident["updated_at"] + SECOND // 1_000)
-    arguments = shlex.join(["--cluster", incident["cluster"], "--since", since, "--until", until, "--limit", "0"])
-    return f"{'?' if total is None else f'{total:,}'} events; each of that time: isrwatch events {arguments} --each"
+    options = shlex.join(["--cluster", incident["cluster"], "--since", since, "--until", until, "--limit", "0"])
+    return f"{'?' if total is None else f'{total:,}'} events; each of that time: isrwatch events {options} --each"
 
 
 def incident_fields(clock: Clock) -> tuple[Field, ...]:

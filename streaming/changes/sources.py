@@ -80,7 +80,9 @@ def _is_of_replaced_log(cluster: ClusterState, observed: Observation) -> bool:
 def replaces_log(cluster: ClusterState, source_until: int | None) -> bool:
     """Return whether a report of a new metadata log is the first of it: each of its readers reports the same.
 
-    ``source_until`` is the newest time that this reader reported before.
+    Args:
+        cluster: the state before.
+        source_until: the newest time that this reader reported before.
     """
     since = cluster.metadata_log_since
     return since is None or (source_until is not None and source_until >= since)
@@ -167,7 +169,9 @@ T = TypeVar("T", bound=TimedObservation)
 def with_plausible_time(observed: T, newest_before: int | None) -> T:
     """Return an observation, or its envelope, with the time at which it can have happened.
 
-    ``newest_before`` is the newest time that its source reported before.
+    Args:
+        observed: as its source reported it.
+        newest_before: the newest time that the same source reported before, None for none.
     """
     at = observed.occurred_not_after
     if at > observed.collected_at + MAX_SKEW:
@@ -196,10 +200,12 @@ def is_ahead(observed: TimedObservation, now: int) -> bool:
 def of_replaced_logs(sources: Iterable[SourceState], now_at: Mapping[str, LogPosition]) -> Iterator[Change]:
     """Yield one change per source whose log is another one: it begins again, and what is lost is recorded.
 
-    How much the old log held beyond what was applied is unknown, so the event names where that ends. If it was a change
-    of a partition, the partition's epochs will show it.
+    How much the old log held beyond what was applied is unknown, so the event names where that ends. If it was a
+    change of a partition, the partition's epochs will show it.
 
-    ``now_at`` has the last record that the new log has in common with what was applied, by the name of the source.
+    Args:
+        sources: all of them.
+        now_at: the last record that the new log has in common with what was applied, by the name of the source.
     """
     for before in sources:
         at = now_at.get(before.source)

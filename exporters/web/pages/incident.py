@@ -15,7 +15,7 @@ from exporters.answers import links
 from exporters.answers.brokers import state_name
 from exporters.answers.event_groups import by_moment
 from exporters.answers.event_text import as_event, clock
-from exporters.answers.links import silence_link
+from exporters.answers.silences import silence_link
 from exporters.read_model.events import brokers_of
 from exporters.read_model.incident_archive import IncidentArchive, IncidentUnknown, groups_beyond
 from exporters.read_model.incident_ids import shown_id

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import yaml
 
-from exporters.answers.links import matchers_of, silence_link
+from exporters.answers.silences import matchers_of, silence_link
 from streaming.escapes import json_text
 
 NAMES = (
