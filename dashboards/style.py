@@ -330,17 +330,10 @@ def table(  # noqa: PLR0913 - the parts of a table
     nothing: str = "",
     no_value: str = NO_DATA,
 ) -> Panel:
-    """One row per combination of key labels, one column per query, sorted by one column.
+    """One row per combination of key labels, one column per query, sorted by the column with a heading.
 
-    Args:
-        title: of the panel.
-        description: of the panel.
-        keys: what a row is about.
-        columns: its numbers.
-        sort_by: heading of the column by which rows are sorted.
-        ascending: the smallest value first.
-        nothing: what the first key says in the one row in which nothing is listed, where it is a link.
-        no_value: text without rows.
+    ``nothing`` is what the first key says in the one row in which nothing is listed, where it is a link; ``no_value``
+    is the text without rows.
     """
     return core.Table(
         **frame(title, description),

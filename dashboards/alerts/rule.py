@@ -72,16 +72,11 @@ def rule(  # noqa: PLR0913 - the parts of a rule
     about: Mapping[str, str] | None = None,
     kept: float = KEPT,
 ) -> Rule:
-    """Return a rule of the catalogue of alerts.
+    """Return a rule of the catalogue of alerts: what fires, what is wrong, and with which command to begin.
 
-    Args:
-        name: of the alert.
-        expression: what fires.
-        sentence: what is wrong, and what to do first; a template of labels alone.
-        settings: the configuration.
-        command: with which to begin; labels are quoted in it, for a name with a space.
-        about: what its section of the runbook is filled in with, and the labels that have it.
-        kept: seconds for which it fires without a series.
+    The sentence and the command are templates of labels alone; those of the command are quoted, for a name with a
+    space. ``about`` is what its section of the runbook is filled in with, and the labels that have it. It fires
+    ``kept`` seconds without a series.
     """
     alert, change, waits = ALERTS[name], settings.alerts.rules.get(name, AlertChange()), waiting(name, settings)
     link = runbook_link(settings.export.url, alert.section, about or {})

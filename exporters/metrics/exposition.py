@@ -193,17 +193,11 @@ class Exposition:
     def render(
         self, snapshot: ReplicationSnapshot, health: ExporterHealth, now: int, request: ScrapeRequest
     ) -> list[Block]:
-        """Render the response to a scrape.
+        """Render the response to a scrape, with ages up to ``now``, in blocks of whole lines.
 
-        Args:
-            snapshot: content of the tables; unless it was prepared, or a newer one, it is prepared now.
-            health: state of the exporter.
-            now: UTC microseconds; ages are measured from it.
-            request: what the scrape selects; an unknown cluster gives the exporter's own metrics only.
-
-        Returns:
-            blocks of whole lines: the samples of a metric consecutive, as the format demands, a header only where
-            samples follow.
+        The snapshot, unless it was prepared, or a newer one, is prepared now. The samples of a metric are consecutive,
+        as the format demands, a header is only where samples follow. An unknown cluster gives the exporter's own
+        metrics only.
         """
         prepared, request = self._prepared, replace(request, left_out=self.chosen.left_out)
         # A newer one was prepared since this scrape began: it must not be undone.

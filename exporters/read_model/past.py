@@ -356,11 +356,8 @@ def state_as_of(
 ) -> ReplicationSnapshot:
     """Rebuild what the tables contained at a version of ``partition_changes``; samples are not included.
 
-    Args:
-        tables: the folder of the tables.
-        version: of ``partition_changes``.
-        add_unreadable: takes the sentence about the table of brokers if it cannot be read; their counts of ISR removals
-            are unknown then. None: it is raised.
+    ``add_unreadable`` takes the sentence about the table of brokers if it cannot be read; their counts of ISR removals
+    are unknown then. Without it that is raised.
 
     Raises:
         ConfigurationError: there is no such table.

@@ -63,15 +63,10 @@ class TablesReader:
         monotonic: Callable[[], float] = time.monotonic,
         rest_after_error: float = REST_AFTER_ERROR,
     ) -> None:
-        """Read nothing yet.
+        """Read nothing yet; the folder of the tables need not exist.
 
-        Args:
-            tables: the folder of the tables; it need not exist yet.
-            clock: gives the time in UTC microseconds.
-            reads_side_tables_apart: another thread calls ``read_side_tables``, so that no change waits for a large
-                one; the first refresh reads them nevertheless.
-            monotonic: gives seconds that never go back, by which tables rest.
-            rest_after_error: after how many seconds what could not be read is tried again.
+        If another thread calls ``read_side_tables``, no change waits for a large one; the first refresh reads them
+        nevertheless. What could not be read is tried again after ``rest_after_error`` seconds.
         """
         self.tables = tables
         self.monotonic = monotonic

@@ -87,13 +87,8 @@ def history(  # noqa: PLR0913 - each optional one selects in another way
 ) -> Iterator[Row]:
     """Read the selected events, oldest first. If the table of events cannot be read, they are read from the changes.
 
-    Args:
-        tables: the folder of the tables.
-        selection: selects events.
-        unreadable: takes the tables that could not be read.
-        limit: return only the newest N, or the oldest; None returns all.
-        as_of: leave out events that were committed after this version of ``partition_changes``; None reads all.
-        oldest: whether a limit leaves out the newest.
+    ``limit`` returns only the newest, or the ``oldest``; ``as_of`` leaves out events that were committed after this
+    version of ``partition_changes``. ``unreadable`` takes the tables that could not be read.
 
     Raises:
         ChangesRestarted: changes that are not yet in the table of events were deleted.

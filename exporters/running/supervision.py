@@ -146,16 +146,10 @@ class Supervisor:
         restarts: bool = True,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start nothing yet.
+        """Start nothing yet; the commands are started and stopped in their order.
 
-        Args:
-            commands: the arguments of each ``isrwatch`` command, by its name, in the order in which they start and
-                stop.
-            pass_on: takes the name of a command and each line that it prints.
-            say: takes one sentence about what happened to them.
-            alive: the URLs, by name, at which they say that they hang; "" for none.
-            restarts: whether what has ended is started again.
-            environment: of the processes; None for that of this one.
+        ``pass_on`` takes the name of a command and each line that it prints, ``say`` one sentence about what happened
+        to them. ``alive`` has the URLs, by name, at which they say that they hang; "" for none.
         """
         given = os.environ if environment is None else environment
         self.parts = [SupervisedPart(name, arguments, pass_on, given) for name, arguments in commands.items()]

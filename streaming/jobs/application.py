@@ -92,12 +92,8 @@ class Application:
     ) -> None:
         """Check the places, and open the tables, without Spark; nothing runs yet.
 
-        Args:
-            settings: of the job.
-            places: its locations.
-            report: shows one sentence to the user.
-            claim: on the tables; this job ends once another one takes it.
-            stands_by: the claim is not taken yet, so :meth:`open` is called later.
+        This job ends once another one takes its claim. If it ``stands_by``, the claim is not taken yet, and
+        :meth:`open` is called later.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
@@ -428,12 +424,8 @@ def _check_checkpoint(places: JobLocations) -> None:
 def recover(tables: Place, report: Callable[[str], None], held: Collection[str] = ()) -> None:
     """Make the tables agree again after a power cut, or after only some of them were restored from a copy.
 
-    Called before the tables of a query are opened. A store without tables is checked first.
-
-    Args:
-        tables: their folder.
-        report: shows one sentence to the user.
-        held: the queries whose tables this process has locked already.
+    Called before the tables of a query are opened. A store without tables is checked first. The tables of the queries
+    that are ``held`` are locked by this process already.
 
     Raises:
         ConfigurationError: the store is not suitable for tables.

@@ -177,16 +177,9 @@ class QueryRun:
     ) -> None:
         """Start, and wait for the first trigger: Spark gives a new Python reader ten seconds, too few for all at once.
 
-        Args:
-            name: of the query, of its scheduler pool, and of its folder in the checkpoint.
-            rows: the stream.
-            batch: applies its micro-batches.
-            applied: called after every batch with the query, the result, and the seconds of earlier stages.
-            on_executors: the batch takes frames, else rows.
-            checkpoint: the folder of all checkpoints. An earlier one of this query is deleted: only the tables say
-                where reading starts.
-            trigger_seconds: pause between micro-batches, 0 for none.
-            moves: notes what the batches have done.
+        The name is also that of the scheduler pool, and of the folder in ``checkpoint``; an earlier one there is
+        deleted: only the tables say where reading starts. ``applied`` is called after every batch with the query, the
+        result, and the seconds of earlier stages.
 
         Raises:
             SparkEnded: Spark cannot begin.

@@ -76,13 +76,8 @@ def build_session(
 ) -> SparkSession:
     """Start the Spark session, or join the running one.
 
-    Without spark-submit it first looks for a Java, and makes Spark's workers use this Python.
-
-    Args:
-        app_name: name of the application in Spark, unless ``spark.app.name`` is given.
-        jars: added to the class path; Delta's extension and catalog are enabled if Delta's jars are among them.
-        extra: more configuration, which the user's overrides.
-        output: passes on what the Java process prints.
+    Without spark-submit it first looks for a Java, and makes Spark's workers use this Python. Delta's extension and
+    catalog are enabled if Delta's jars are among ``jars``; ``extra`` is more configuration, which the user's overrides.
 
     Raises:
         MissingTool: there is no Java that Spark runs on.

@@ -157,11 +157,7 @@ class ReplicationBatch:
             self._incidents.check_ours()
 
     def apply(self, rows: Any) -> BatchResult:  # noqa: ANN401 - a frame of Spark, or its rows
-        """Apply one micro-batch.
-
-        Args:
-            rows: as in ``bus_source.SCHEMA``, or as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them;
-                for executors a frame.
+        """Apply one micro-batch: rows as in ``bus_source.SCHEMA`` or of ``kafka_stream``; for executors a frame.
 
         Raises:
             TableRefused: another job writes the same tables; nothing was written.

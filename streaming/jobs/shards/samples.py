@@ -386,10 +386,7 @@ class SampleBatch(SampleProgress):
         """Apply one micro-batch; samples that are older than what the tables hold change nothing.
 
         What a cluster has in a table is written whole, so a small batch is followed by a rest (see ``SMALL_SHARE``).
-
-        Args:
-            rows: as in ``bus_source.SCHEMA``, or as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them;
-                for executors a frame.
+        The rows are as in ``bus_source.SCHEMA`` or of ``kafka_stream``; for executors a frame.
 
         Raises:
             TableRefused: another job writes the same tables.

@@ -123,16 +123,11 @@ class BusStreamReader(DataSourceStreamReader):
         moved: Path | None = None,
         wait_seconds: float = DEFAULT_WAIT_SECONDS,
     ) -> None:
-        """Begin.
+        """Begin at ``starts``, by source; other logs begin at their oldest record.
 
-        Args:
-            directory: of the bus.
-            channel: to read.
-            starts: where to begin by source; other logs begin at their oldest record.
-            max_bytes: limit of one batch.
-            repeated: file with the digests of blocks to leave out (``left_out_blocks``); without it all are read.
-            moved: a file whose time shows when rows were read last; None for none.
-            wait_seconds: how long an empty batch waits for new records; 0 for a query with a trigger interval.
+        ``repeated`` is the file with the digests of blocks to leave out (``left_out_blocks``); without it all are read.
+        The time of the file ``moved`` shows when rows were read last. An empty batch waits for new records, unless the
+        query has a trigger interval.
         """
         self._bus = DirectoryReader(directory)
         self._channel = channel

@@ -46,12 +46,8 @@ def open_collector(
 ) -> Collector:
     """Create the collector of one cluster, with its samples in a process of their own.
 
-    Args:
-        settings: of the cluster.
-        bus: the folder of checkpoints.
-        open_publisher: opens the bus for one source, in the other process, too.
-        report: takes one line for the user.
-        admit: raises an error if the cluster with an id is not to be read.
+    ``bus`` is the folder of checkpoints; ``open_publisher`` opens the bus for one source, in the other process, too.
+    ``admit`` raises an error if the cluster with an id is not to be read.
 
     Raises:
         ConfigurationError: an address or a client property is wrong.
@@ -91,12 +87,8 @@ def open_sources(
 ) -> list[Source]:
     """Create the sources of one cluster, the primary one first, without the samples.
 
-    Args:
-        settings: of the cluster.
-        bus: the folder of checkpoints.
-        report: takes one line for the user.
-        peers: note what connections see.
-        append_times: take what agents say for the samples.
+    ``bus`` is the folder of checkpoints; ``peers`` note what connections see, ``append_times`` what agents say for the
+    samples.
 
     Raises:
         ConfigurationError: an address or a client property is wrong.
