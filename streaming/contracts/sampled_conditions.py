@@ -186,11 +186,11 @@ def of_quorum(rows: Sequence[Row], _lasting: Collection[Key] = ()) -> Iterator[S
     for (cluster_id, node), row in members.items():
         caught_up, at = row["last_caught_up_at"], row["collected_at"]
         now = members.get((cluster_id, row["controller"]), {}).get("last_caught_up_at")
-        is_behind = None if now is None or caught_up is None else now - caught_up > QUORUM_BEHIND
+        behind = None if now is None or caught_up is None else max(0, now - caught_up)
+        is_behind = None if behind is None else behind > QUORUM_BEHIND
         key = Key(cluster_id, Condition.QUORUM_VOTER_BEHIND, str(node))
-        since = at if caught_up is None else min(at, caught_up)
         is_wrong = (True if (cluster_id, node) in gone else is_behind) if row["is_voter"] else False
-        yield SampledFinding(key, row["cluster"], "", at, since, is_wrong)
+        yield SampledFinding(key, row["cluster"], "", at, at - (behind or 0), is_wrong)
 
 
 def _member(row: Row) -> Member:

@@ -55,6 +55,13 @@ def test_a_voter_whose_directory_is_gone_is_behind_whatever_a_new_leader_knows_o
     assert behind(row(101), unheard, ALIVE) == {"101": False, "102": True}
 
 
+@pytest.mark.parametrize("ahead", [0, 3_600_000_000, -3_600_000_000])
+def test_a_voter_is_behind_for_as_long_as_the_leader_says_whatever_the_leaders_clock(ahead: int) -> None:
+    last = {"last_caught_up_at": LATER + ahead - 46_000_000}
+    rows = row(101, last_caught_up_at=LATER + ahead), row(102, **last)
+    assert {each.key.subject: each.since for each in of_quorum(rows)}["102"] == LATER - 46_000_000
+
+
 def test_rows_of_an_older_answer_say_nothing_of_a_node() -> None:
     again = row(102, NEW, collected_at=LATER + 1)
     rows = [row(101, collected_at=LATER + 1), GONE, again]
