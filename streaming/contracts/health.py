@@ -158,7 +158,7 @@ def is_late(started_at: Micros | None, timeout_ms: int | None, at: Micros) -> bo
     """Return whether a transaction has been open for longer than its timeout; None while either is unknown.
 
     Its coordinator aborts it then (``transaction.abort.timed.out.transaction.cleanup.interval.ms``, 10 s), unless it
-    cannot write the markers of its end. By two clocks: the start is the coordinator's, ``at`` that of who looks.
+    cannot write the markers of its end.
     """
     return None if started_at is None or timeout_ms is None else at - started_at > timeout_ms * 1000
 

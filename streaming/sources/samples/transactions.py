@@ -75,7 +75,7 @@ class TransactionsKind:
         self._open: dict[BrokerId, OpenTransactions] = {}
         self._open_before: dict[BrokerId, OpenTransactions] = {}
         self._held_long: dict[TopicPartition, HeldPartition] = {}
-        self._hanging = HangingTransactions()
+        self._hanging, self._begins = HangingTransactions(), BeginTimes()
 
     @property
     def next_at(self) -> Micros:
@@ -87,6 +87,7 @@ class TransactionsKind:
         if self._due.take_due(moment):
             self._held_long = self._held.for_long(view.topic_ids, self._held_micros)
             self._hanging.retain(self._held_long)
+            self._begins.next_round(is_whole=_listed(view, self._open) is not None)
             self._open_before, self._open = self._open, {}
             self._unanswered = {broker for broker in view.brokers if ask(COORDINATORS, broker, self._opened)}
             self._producers_at = Micros(moment + self._round_micros) if self._held_long else NEVER
@@ -131,6 +132,7 @@ class TransactionsKind:
         """Report the transactions of a broker, and that these are all; nothing if it does not say what it has."""
         if not opened.is_listed:
             return
+        self._begins.answered(envelope["occurred_not_before"])
         for each in opened.transactions:
             yield self._observed(broker, each, envelope)
         coordinated = {
@@ -164,7 +166,7 @@ class TransactionsKind:
             coordinator=coordinator,
             transaction_state=opened.state,
             timeout_ms=opened.timeout_ms,
-            started_at=opened.started_at,
+            started_at=self._begins.of(opened, envelope["collected_at"]),
             transaction_partitions=_names(sorted({*opened.partitions, *hanging})),
             is_hanging=bool(hanging),
             reporter=coordinator,
@@ -362,6 +364,40 @@ def _partitions(reader: ByteReader) -> list[TopicPartition]:
     topic, numbers = reader.string(), reader.numbers("i") or ()
     reader.tags()
     return [(topic, number) for number in numbers]
+
+
+class BeginTimes:
+    """Begins of open transactions by the clock here, whatever the clocks of their coordinators.
+
+    One began after the last round in which every coordinator answered and none had it, and before it was first there.
+    """
+
+    def __init__(self) -> None:
+        self._asked_at: Micros | None = None
+        self._whole_at: Micros | None = None
+        # By producer id, epoch and the time of the coordinator: of this round, the one before, and the last whole one.
+        self._seen, self._last, self._whole = (dict[tuple[int, int, int], Micros]() for _ in range(3))
+
+    def next_round(self, *, is_whole: bool) -> None:
+        """Begin a round; ``is_whole``: in the one before every coordinator said all that it has."""
+        if is_whole:
+            self._whole, self._whole_at = self._seen, self._asked_at
+        self._last, self._seen, self._asked_at = self._seen, {}, None
+
+    def answered(self, asked_at: Micros) -> None:
+        """Note when one that answered in this round was asked."""
+        self._asked_at = min(self._asked_at or asked_at, asked_at)
+
+    def of(self, opened: OpenTransaction, now: Micros) -> Micros | None:
+        """Return when a transaction of this round began; None while it has no partition."""
+        if opened.started_at is None:
+            return None
+        key = opened.producer_id, opened.producer_epoch, opened.started_at
+        begun = self._last.get(key) or self._whole.get(key)
+        if begun is None:
+            begun = min(max(opened.started_at, self._whole_at or opened.started_at), now)
+        self._seen[key] = begun
+        return begun
 
 
 # DescribeProducers 0 (KIP-664, Kafka 2.8): which producers have a transaction open in a partition, as its leader sees.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.sample_blocks import TransactionsReported
 from streaming.contracts.samples import QuorumMemberObserved, TransactionObserved
@@ -74,8 +76,10 @@ class Cluster:
         self.kind.ask(self.view, ask, self.moment)
         return self.put
 
-    def answer(self, kind: str, broker: BrokerId, value: Any = None, refusal: Any = None) -> AnswerContent:
-        shown: AnswerContent = self.kind.shown(self.view, BrokerAnswer(kind, broker, NOW, value, refusal), ENVELOPE)
+    def answer(
+        self, kind: str, broker: BrokerId, value: Any = None, refusal: Any = None, envelope: Any = ENVELOPE
+    ) -> AnswerContent:
+        shown: AnswerContent = self.kind.shown(self.view, BrokerAnswer(kind, broker, NOW, value, refusal), envelope)
         return shown
 
 
@@ -152,7 +156,7 @@ def transactions(seen: ClusterView, *, held: int = 1) -> tuple[Cluster, HeldPart
 
 def opened(producer: int, *partitions: int) -> OpenTransaction:
     numbers = tuple(("orders", number) for number in partitions)
-    return OpenTransaction(f"id-{producer}", "Ongoing", 60_000, Micros(NOW - SECOND), producer, 0, numbers)
+    return OpenTransaction(f"id-{producer}", "Ongoing", 60_000, Micros(4), producer, 0, numbers)
 
 
 def answered(*transactions: OpenTransaction) -> OpenTransactions:
@@ -191,7 +195,7 @@ def test_every_coordinator_is_asked_and_then_the_leaders_of_held_partitions() ->
     assert end == TransactionsReported(**ENVELOPE, broker=ONE)
     assert row == TransactionObserved(
         **ENVELOPE, transactional_id="id-7", producer_id=7, producer_epoch=0, coordinator=ONE,
-        transaction_state="Ongoing", timeout_ms=60_000, started_at=Micros(NOW - SECOND),
+        transaction_state="Ongoing", timeout_ms=60_000, started_at=Micros(4),
         transaction_partitions=("orders-0",), reporter=ONE,
     )  # fmt: skip
     cluster.answer(COORDINATORS, TWO, answered())
@@ -199,6 +203,24 @@ def test_every_coordinator_is_asked_and_then_the_leaders_of_held_partitions() ->
     cluster.answer(COORDINATORS, THREE, answered())
     assert cluster.ask() == [(PRODUCERS, ONE)]
     assert cluster.ask(seconds=20) == []
+
+
+@pytest.mark.parametrize("ahead", [0, 3600, -3600])
+def test_a_transaction_began_when_it_was_first_there_whatever_the_clock_of_its_coordinator(ahead: int) -> None:
+    """It begins 10 seconds before the third round, and is open in the fourth, too; then there is another one."""
+    cluster, _ = transactions(view())
+    began = []
+    for number, second in enumerate((None, None, 50, 50, 115)):
+        cluster.ask(seconds=30)
+        at = {"occurred_not_before": Micros(NOW + 30 * number * SECOND)}
+        at |= dict.fromkeys(("occurred_not_after", "collected_at"), Micros(at["occurred_not_before"] + SECOND))
+        raw = () if second is None else (opened(7, 0)._replace(started_at=Micros(NOW + (second + ahead) * SECOND)),)
+        for broker, found in ((ONE, raw), (TWO, ()), (THREE, ())):
+            shown = cluster.answer(COORDINATORS, broker, answered(*found), envelope=ENVELOPE | at).observations
+            began += [(each.started_at or 0) - NOW for each in shown if isinstance(each, TransactionObserved)]
+    earliest, latest = (30, 30, 90), (61, 61, 121)
+    assert all(low * SECOND <= each <= high * SECOND for low, each, high in zip(earliest, began, latest, strict=True))
+    assert began[0] == began[1]
 
 
 def test_leaders_wait_for_a_coordinator_that_does_not_answer_for_half_a_short_period() -> None:
