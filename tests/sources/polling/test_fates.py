@@ -203,6 +203,29 @@ def test_what_one_broker_of_three_lists_is_old_where_the_quorum_is_silent_too(
     assert is_fresh or newest < 12 + 2 * 9 + 5
 
 
+def test_a_poller_that_is_cut_off_with_half_of_the_brokers_sees_no_change_meanwhile_and_dates_it_so() -> None:
+    cluster = SmallCluster({0: part((1, 3), (1, 3), 1), 1: part((4, 2), (4, 2), 4)}, brokers=(1, 2, 3, 4))
+    cluster.viewed_at = 1
+    for here in (1, 2):
+        cluster.sees[here], cluster.lists[here] = dict(cluster.partitions), {1, 2, 3, 4}
+        lose(cluster, 20, here, successor=3)
+    for silent in (3, 4):
+        cluster.meets(10.5, silent, Meeting.SILENT)
+        cluster.meets(60.5, silent, Meeting.ANSWERED)
+    cluster.at(10.5, lambda: setattr(cluster, "quorum", None))
+    cluster.at(60.5, lambda: (setattr(cluster, "quorum", QuorumLeader(100, 1)), setattr(cluster, "viewed_at", None)))
+    cluster.at(60.5, lambda: (cluster.sees.clear(), cluster.lists.clear()))
+    for here in (1, 2):
+        cluster.relisted(60.6, here)
+    cluster.play(80)
+    silent_from = max(at for at, each in cluster.seen if at < 60 and isinstance(each, Heartbeat | SnapshotBegin))
+    assert silent_from < 10.5 + 2 * 9 + 5
+    for number in (0, 1):
+        (step,) = cluster.steps(number)
+        assert step.occurred_not_before <= (100 + 20) * SECOND < (100 + 60) * SECOND <= step.occurred_not_after
+        assert step.cause is Cause.FENCED
+
+
 def test_two_brokers_that_left_between_two_answers_for_different_reasons_are_two_steps() -> None:
     cluster = SmallCluster({0: part((1, 2, 3), (1, 2, 3), 1)})
     cluster.meets(12.3, 3, Meeting.REFUSED)

@@ -95,6 +95,7 @@ class Inference:
         self._quorum: QuorumLeader | None = None
         self._quorum_answered: Micros | None = None
         self._quorum_asked: dict[BrokerId, Micros] = {}
+        self._doubted_since: Micros | None = None
         self._full_due = Micros(0)
         self._missed_changes = False
         self._until = 0
@@ -212,8 +213,13 @@ class Inference:
             self._forget_cluster()
             before = None
         is_isolated = self._listeners.is_isolated(BrokerId(view.answered_by), ended)
-        if before is not None and (is_isolated or self._is_cut_off_with(view, ended)):
+        is_cut_off = before is not None and self._is_cut_off_with(view, ended)
+        if is_cut_off:
+            self._doubted_since = self._quorum_answered
+        if is_cut_off or (before is not None and is_isolated):
             return  # it repeats what it saw before it was cut off
+        self._take_back()
+        self._doubted_since = None
         late = max(BLIND, 2 * self.intervals.poll)
         self._missed_changes |= before is not None and ended - self._partitions.read.ended > late
         read = self._partitions.read_all(view, Answered(asked, ended, view.answered_by), remembered)
@@ -231,16 +237,22 @@ class Inference:
     def _is_cut_off_with(self, view: ClusterView, now: Micros) -> bool:
         """Return whether the broker of a view seems to be cut off from the controllers, and the poller with it.
 
-        Most brokers that it lists have been silent for longer than any session, and so has the quorum. Silence of the
-        brokers alone proves nothing: perhaps only the poller is cut off from them.
+        Half of the brokers that it lists, or more, have been silent for longer than any session, and so has the quorum.
+        Silence of the brokers alone proves nothing: perhaps only the poller is cut off from them.
         """
         since = now - 2 * self.intervals.session
         if self._quorum_answered is None or self._quorum_answered > since:
             return False
         silent = [each for each in view.brokers if self._listeners.is_absent_since(each, Micros(since))]
-        return 2 * len(silent) > len(view.brokers)
+        return 2 * len(silent) >= max(1, len(view.brokers))
+
+    def _take_back(self) -> None:
+        """Take back what was seen since the poller may have been cut off, before it is compared with an answer."""
+        if self._doubted_since is not None:
+            self._partitions.doubt_since(self._doubted_since)
 
     def _read_some(self, topics: Mapping[str, Mapping[int, PartitionView]], answered: Answered) -> None:
+        self._take_back()
         if (read := self._partitions.read_some(topics, answered)) is not None:
             self._reports.append(_Report(read.since, answered.ended, read.steps, read.before, read.after))
             self._noted(read.steps, answered.ended)

@@ -101,6 +101,11 @@ class SeenPartitions:
         self._note(steps)
         return NewSteps(before, after, steps, min((step.since for step in steps), default=answered.asked))
 
+    def doubt_since(self, moment: Micros) -> None:
+        """Take back that anything was seen after a moment: who answered may have repeated what it saw before."""
+        self.read = self.read._replace(asked=min(self.read.asked, moment))
+        self._answered = {key: each._replace(asked=min(each.asked, moment)) for key, each in self._answered.items()}
+
     def _note(self, steps: tuple[Step, ...]) -> None:
         self._replaced |= {
             (step.topic, step.number): (step.before, step.until) for step in steps if step.before is not None
