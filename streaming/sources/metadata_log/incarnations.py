@@ -36,7 +36,7 @@ class Incarnations:
 
     def follow(self, batch: RecordBatch) -> None:
         """Note the registrations of a batch."""
-        self._at = max(self._at, batch.timestamp)
+        self._at = batch.timestamp
         for record in batch.records:
             if isinstance(record, RegisterBroker):
                 self._register(f"broker {record.broker}", record)
@@ -58,7 +58,7 @@ class Incarnations:
         return {
             node: _sentence(node, each.newest, each.other)
             for node, each in self._nodes.items()
-            if each.other is not None and each.doubled_at is not None and self._at - each.doubled_at < LATELY
+            if each.other is not None and each.doubled_at is not None and abs(self._at - each.doubled_at) < LATELY
         }
 
 

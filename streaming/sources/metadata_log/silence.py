@@ -58,7 +58,7 @@ class ControllerClock:
             if self._tick is not None and silence is None and batch.timestamp > self._tick:
                 self._period = min(self._period or batch.timestamp, batch.timestamp - self._tick)
             self._tick = batch.timestamp
-        self._at = Micros(max(self._at or batch.timestamp, batch.timestamp))
+        self._at = batch.timestamp  # also where the clock was set back
         return silence
 
     def _ended_by(self, at: Micros) -> ControllerSilence | None:

@@ -32,6 +32,10 @@ def test_only_a_gap_in_the_ticks_of_one_controller_is_a_silence() -> None:
     assert silences([*ticks(0, 0.5, 1), *ticks(13, 13.5, epoch=2)]) == []  # another one, or another process
 
 
+def test_a_silence_is_found_also_after_the_clock_of_the_controller_was_set_back() -> None:
+    assert silences(ticks(7_200, 7_200.5, 7_201, 1.5, 2, 2.5, 14, 14.5)) == [(2.5, 14)]
+
+
 def test_a_log_without_ticks_proves_nothing() -> None:
     def silent(batch: RecordBatch) -> RecordBatch:
         return RecordBatch(base_offset=batch.base_offset, epoch=1, timestamp=batch.timestamp, records=())

@@ -61,6 +61,12 @@ def test_processes_that_follow_each_other_are_restarts(processes: tuple[int, ...
     assert followed(*processes).doubled() == {}
 
 
+def test_it_is_over_also_after_the_clock_of_the_controllers_was_set_back() -> None:
+    incarnations = followed(1, 2, 1)
+    incarnations.follow(decode(batch(4, 1, NO_OP, timestamp=1_000 - 2 * LATELY // 1_000)))
+    assert incarnations.doubled() == {}
+
+
 def test_it_is_said_once_and_that_it_is_over_a_minute_after_the_last_turn(quorum: Any, tmp_path: Path) -> None:
     seen = Watch(quorum, tmp_path / "checkpoint.json")
     log = log_of(1, 2, 1, 2, 1, 2)
