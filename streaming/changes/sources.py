@@ -36,7 +36,13 @@ from streaming.changes.partitions import with_event_ids
 from streaming.changes.state import Change
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import Heartbeat, MaintenanceObserved, SnapshotBegin, SourceKind
+from streaming.contracts.observations import (
+    ControllerObserved,
+    Heartbeat,
+    MaintenanceObserved,
+    SnapshotBegin,
+    SourceKind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -181,8 +187,11 @@ def with_plausible_time(observed: T, newest_before: int | None) -> T:
     if at == observed.occurred_not_after:
         return observed
     moved: dict[str, Any] = {"occurred_not_before": min(observed.occurred_not_before, at), "occurred_not_after": at}
+    by = observed.occurred_not_after - at
     if isinstance(observed, MaintenanceObserved):  # it was announced for so long from then on
-        moved["lease_until"] = max(0, observed.lease_until - (observed.occurred_not_after - at))
+        moved["lease_until"] = max(0, observed.lease_until - by)
+    elif isinstance(observed, ControllerObserved) and observed.silent_since is not None:  # and silent for so long
+        moved["silent_since"] = max(0, observed.silent_since - by)
     return replace(observed, **moved)
 
 

@@ -111,6 +111,15 @@ def test_a_stall_of_the_controller_is_told_from_the_end_of_a_broker(play: str) -
     assert named(played(faults, 110)) == expected
 
 
+def test_a_stall_is_told_also_where_the_clock_of_the_controller_is_hours_ahead() -> None:
+    def ahead(each: Observation) -> Observation:
+        times = {"occurred_not_before", "occurred_not_after", "silent_since"}
+        moved = {name: at + 7_200 * SECOND for name in times if (at := getattr(each, name, None)) is not None}
+        return replace(each, **moved)  # type: ignore[arg-type]
+
+    assert named(rows_from([*map(ahead, observed(stall(20, 9), 80))])) == [("controller_stall", [100])]
+
+
 def test_of_three_controllers_another_one_takes_over_and_no_broker_is_fenced() -> None:
     assert named(played(stall(20, 12), 80, controllers=3)) == [("controller_failover", [])]
 
