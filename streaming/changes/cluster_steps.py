@@ -231,6 +231,7 @@ def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerS
         # Brokers list those that they take for alive, and ISRs name others. What the metadata log, or a poll before,
         # said of an earlier shutdown is not known to hold any more.
         reported |= {"is_fenced": False, "is_shutting_down": observed.in_controlled_shutdown}
+        reported |= {"rack": observed.rack} if observed.in_snapshot and not observed.unseen else {}
     offset = observed.metadata_offset
     return with_return(
         current._replace(

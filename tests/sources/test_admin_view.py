@@ -183,6 +183,20 @@ def test_what_a_poll_reports_of_eligible_replicas_is_the_state_and_one_that_does
     assert (none, eligible, unknown, known_again, of_those_in_the_isr) == ((), (2,), (2,), (), (3,))
 
 
+def test_a_broker_that_is_started_again_with_another_rack_or_none_has_that() -> None:
+    state, before, found = ReplicationState(), None, []
+    for second, rack in enumerate(({BrokerId(1): "a"}, {BrokerId(1): "b"}, {}), start=1):
+        after = replace(one_topic(1, view((1,))), brokers={BrokerId(1): ("h", 9092)}, racks=rack)
+        if before is not None and has_same_members(before, after):
+            told = steps(before, after, envelope(second))
+        else:
+            told = snapshot(before, after, envelope(second), snapshot_id=f"{second}", reason=SnapshotReason.PERIODIC)
+        state.apply(fold(state, told).touched)
+        before = after
+        found += [broker.rack for broker in state.brokers.values()]
+    assert found == ["a", "b", None]
+
+
 @pytest.mark.parametrize("without", [0, 1, 2])
 def test_a_partition_that_is_answered_without_replicas_stays_as_it_was_and_so_do_the_others(without: int) -> None:
     state, before = ReplicationState(), None

@@ -188,7 +188,7 @@ def has_same_members(before: ClusterView, after: ClusterView) -> bool:
         after.has_elr and not before.has_elr
     )
     has_same_topics = before.hidden == after.hidden and not deleted_topics(before, after)
-    has_same_brokers = (before.brokers, before.unseen) == (after.brokers, after.unseen)
+    has_same_brokers = (before.brokers, before.unseen, before.racks) == (after.brokers, after.unseen, after.racks)
     return not is_new_knowledge and has_same_brokers and has_same_topics
 
 
