@@ -50,7 +50,7 @@ class Controllers:
     Attributes:
         target: the controller for the next request.
         leader: who answered the last one.
-        epoch: the newest known leader epoch, which a Fetch must carry. It never decreases, except by :meth:`learn`.
+        epoch: the newest known leader epoch, which a Fetch must carry. It decreases only when all are asked again.
         failures: consecutive requests without success.
     """
 
@@ -89,9 +89,10 @@ class Controllers:
         return "" if quorum is None else f"; the brokers say that controller {node} leads, which is asked at {address}"
 
     def try_fixed(self) -> bool:
-        """Ask the controllers at their fixed addresses, if there are any, which of them leads."""
+        """Ask the controllers at their fixed addresses, if there are any, which of them leads, in whichever epoch."""
         self._addresses = dict(self._fixed)
         self.failures = 0
+        self.epoch = 0 if self._fixed else self.epoch
         if self._fixed and self.target not in self._fixed:
             self.target = self._next()
         return bool(self._fixed)

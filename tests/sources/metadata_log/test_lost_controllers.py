@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -19,13 +20,17 @@ from streaming.sources.protocol.security import Security
 from tests.sources.metadata_log.conftest import CLUSTER_ID, FRAMES
 
 
-def refusal(quorum: Any, *fixed: int) -> str:
-    """What is said once no controller has served the log; nodes 2 and 3 stand for the brokers."""
+def tail_of(quorum: Any, *fixed: int) -> Tail:
+    """A tail that asks nodes 2 and 3 as brokers, and controllers at fixed addresses, or as they say."""
     at = {number: Address("127.0.0.1", node.port) for number, node in quorum.nodes.items()}
     controllers = ControllerAddresses(by_node={number: at[number] for number in fixed})
     bootstrap = Bootstrap((at[2], at[3]), dialer(Security()), controllers)
-    tail = Tail(bootstrap, dialer(Security()), cluster_id=ClusterId(CLUSTER_ID), pause=lambda _: None)
-    said: list[str] = []
+    return Tail(bootstrap, dialer(Security()), cluster_id=ClusterId(CLUSTER_ID), pause=lambda _: None)
+
+
+def refusal(quorum: Any, *fixed: int) -> str:
+    """What is said once no controller has served the log."""
+    tail, said = tail_of(quorum, *fixed), list[str]()
     while not said:
         try:
             tail.poll()
@@ -53,6 +58,24 @@ def test_a_leader_that_does_not_answer_at_its_address_leads_all_the_same(quorum:
     said = refusal(quorum, *fixed)
     where = f"127.0.0.1:{quorum.nodes[1].port}"
     assert said.endswith(f"; the brokers say that controller 1 leads, which is asked at {where}")
+
+
+@pytest.mark.parametrize("fixed", [(1, 2, 3), ()])
+def test_controllers_that_are_restored_from_a_copy_are_followed_in_their_lower_epochs(
+    quorum: Any, fixed: tuple[int, ...]
+) -> None:
+    quorum.append(*FRAMES)
+    quorum.elect(1, 7)
+    tail = tail_of(quorum, *fixed)
+    tail.connect()
+    for leader in (1, 2):
+        quorum.elect(leader, 2)
+        quorum.nodes[1].disconnect()
+        for _ in range(20):
+            with suppress(ConnectionRefused):
+                tail.poll()
+        assert tail.is_serving
+    tail.close()
 
 
 def test_controllers_of_a_cluster_that_was_rebuilt_are_named_as_such(quorum: Any) -> None:
