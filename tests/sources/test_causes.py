@@ -191,6 +191,7 @@ ALONE = partition(isr=(3,), leader=3, replicas=(3,))
 
 
 FENCED, UNFENCED, REGISTERED = registration(3, fenced=1), registration(3, fenced=-1), registered(3, epoch=2)
+STOPPING = replace(registered(3), fenced=False, in_controlled_shutdown=True)
 PAIRS = tuple(partition(number, isr=(1, other), replicas=(1, other)) for number, other in enumerate((2, 3, 4)))
 MANY = partition(isr=(1, 2, 3, 4), replicas=(1, 2, 3, 4))
 LED_BY_3, TWO = partition(leader=3), (partition(0), partition(1, leader=3))
@@ -229,6 +230,11 @@ RULES: dict[str, tuple[tuple[Partition, ...], list[tuple[MetadataRecord, ...]], 
     "a follower that joins right before a new registration has caught up": (
         (partition(isr=(2,)),), [(change(isr=(2,), elr=(3,)),), (change(isr=(2, 1), elr=()), REGISTERED)],
         [UNKNOWN, *proven(Cause.EXPAND)],
+    ),
+    "a broker that runs and registers again, as for another listener, has not restarted":
+        ((), [(change(isr=(1, 2)), registered(3))], [LAG]),
+    "and it goes on to shut down": (
+        (), [(registration(3, shutdown=1), STOPPING, change(isr=(1, 2)))], proven(Cause.CONTROLLED_SHUTDOWN),
     ),
     "changes right before an unregistration are reported so":
         ((), [(change(isr=(1, 2)), UNREGISTERED)], proven(Cause.UNREGISTERED)),

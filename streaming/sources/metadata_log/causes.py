@@ -116,11 +116,15 @@ def inferred(cause: Cause) -> Explanation:
 
 @dataclass(frozen=True, slots=True)
 class AppliedRecord:
-    """One record that was applied, with the partition before and after it when it is a ``PartitionChange``."""
+    """One record that was applied, with the partition before and after it when it is a ``PartitionChange``.
+
+    ``is_amended``: it registers a broker whose process is the same as before, so it removes none.
+    """
 
     record: MetadataRecord
     before: Partition | None = None
     after: Partition | None = None
+    is_amended: bool = False
 
 
 @dataclass(slots=True)
@@ -246,7 +250,7 @@ def _mark_shutdowns_and_unfencings(
         unfencing = isinstance(record, BrokerRegistrationChange) and record.fenced < 0
         if isinstance(record, BrokerRegistrationChange) and record.in_controlled_shutdown > 0:
             shutting_down |= {record.broker}
-        elif isinstance(record, RegisterBroker | UnregisterBroker):
+        elif isinstance(record, RegisterBroker | UnregisterBroker) and not step.is_amended:
             shutting_down -= {record.broker}
 
 
@@ -263,7 +267,7 @@ def _mark_removals(
         elif isinstance(record, BrokerRegistrationChange) and record.log_dirs is not None:
             run = _run_before(changes, index, record.broker, ChangeInContext.drops_from_isr)
             _set_removal(run, proven(Cause.DIR_FAILURE))
-        elif isinstance(record, RegisterBroker | UnregisterBroker):
+        elif isinstance(record, RegisterBroker | UnregisterBroker) and not step.is_amended:
             run = _run_before(changes, index, record.broker, ChangeInContext.drops)
             _set_removal(run, _replacement(run, record, may_have_elr=may_have_elr))
     _mark_unfinished_removal(changes)

@@ -337,4 +337,6 @@ def _step(record: MetadataRecord, effects: list[Effect]) -> AppliedRecord:
     match effects:
         case [PartitionStep(before=before, after=after)]:
             return AppliedRecord(record, before, after)
+        case [BrokerStep(is_amended=True)]:
+            return AppliedRecord(record, is_amended=True)
     return AppliedRecord(record)

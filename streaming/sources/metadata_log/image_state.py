@@ -75,10 +75,11 @@ class PartitionStep:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStep:
-    """A broker changed; ``broker`` is its registration after the change."""
+    """A broker changed; ``broker`` is its registration afterwards; ``is_amended``: by the same process as before."""
 
     broker: RegisterBroker
     registered: bool = True
+    is_amended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +176,7 @@ class MetadataState:
     def unclean_enabled(self, topic_id: TopicId) -> bool:
         """Return whether the log enables unclean elections for a topic (it does not contain static broker defaults)."""
         topic = self.topics.get(topic_id, "")
-        value = self.configs.get((topic, UNCLEAN_ELECTION), self.configs.get(("", UNCLEAN_ELECTION)))
-        return is_true(value)
+        return is_true(self.configs.get((topic, UNCLEAN_ELECTION), self.configs.get(("", UNCLEAN_ELECTION))))
 
     def reported_configs(self) -> dict[tuple[str, str], str]:
         """Return every configuration that is set, as it is reported."""
@@ -299,17 +299,18 @@ class MetadataState:
         return replace(record, host=None if at is None else at.host, port=None if at is None else at.port)
 
     def _merge(self, before: Partition, change: PartitionChange) -> PartitionStep:
-        after = merge(before, change)
-        self.partitions[before.topic_id][before.partition] = after
+        self.partitions[before.topic_id][before.partition] = after = merge(before, change)
         return PartitionStep(self.topics[before.topic_id], before, after)
 
     @apply.register
     def _(self, record: RegisterBroker) -> list[Effect]:
+        before = self.brokers.get(record.broker)
+        is_amended = before is not None and before.incarnation_id == record.incarnation_id
         self.brokers[record.broker] = record
-        self._failed.pop(record.broker, None)
+        self._failed |= {} if is_amended else {record.broker: frozenset()}
         if self._listener is None:
             self.learn_listener(self._advertised)
-        return [BrokerStep(self.labelled(record))]
+        return [BrokerStep(self.labelled(record), is_amended=is_amended)]
 
     @apply.register
     def _(self, record: BrokerRegistrationChange) -> list[Effect]:
