@@ -267,6 +267,19 @@ def change(number: int = 0, **fields: Any) -> PartitionChange:
 ORDERS = Topic(topic="orders", topic_id=TOPIC)
 
 
+def test_a_controller_whose_clock_is_an_hour_behind_was_silent_by_the_clock_here() -> None:
+    def here(seconds: float) -> Micros:
+        return Micros(round((3_600 + seconds) * 1_000_000))
+
+    cluster = image()
+    cluster.apply(batch(0, LeaderChange(controller=101, epoch=1), seconds=1), here(1))
+    for offset in (1, 2, 3):
+        cluster.apply(batch(offset, NoOp(), seconds=1 + offset / 2), here(1 + offset / 2))
+    cluster.heartbeat(here(2.5), here(2.5))
+    (stall,) = of(seen.ControllerObserved, cluster.apply(batch(4, NoOp(), seconds=14.5), here(14.5)))
+    assert (stall.silent_since, stall.occurred_not_after) == (here(2.5), here(14.5))
+
+
 @pytest.mark.parametrize("name", ["orders", ""])
 def test_clearing_eligible_replicas_is_a_step_of_each_partition_that_had_any(name: str) -> None:
     """Kafka merges an empty list into each of them, which raises its partition epoch."""

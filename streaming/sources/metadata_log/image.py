@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 DOCUMENT_VERSION: Final = 1
 HEARTBEAT_MICROS: Final = Micros(5_000_000)
+MOST_BEHIND: Final = 30_000_000
+"""A controller's clock that is further behind the clock here dates no record, or data would look stale for ever."""
 
 _BEGIN_TRANSACTION: Final = 23
 _END_TRANSACTION: Final = 24
@@ -88,7 +90,8 @@ class ClusterImage:
         image_offset: offset of the last record read, -1 before the first. After :meth:`load` of a KRaft snapshot the
             caller sets it, because the records of a snapshot do not carry offsets of the log.
         image_epoch: leader epoch (of the metadata quorum) of that record.
-        image_timestamp: the newest batch timestamp.
+        image_timestamp: the newest batch timestamp, by the clock here if that of the controller is far behind.
+        behind: by how much it is, microseconds; 0 if it is not.
         undecodable: records that could not be decoded or contradict the image, with offsets; the caller drains it.
         incomplete_since: offset of the record that left the image incomplete, None while it is whole.
         incomplete_because: why that record could not be applied.
@@ -100,6 +103,7 @@ class ClusterImage:
         self.image_offset = Offset(-1)
         self.image_epoch = 0
         self.image_timestamp = Micros(0)
+        self.behind = 0
         self.undecodable: list[tuple[Offset, UndecodableRecord]] = []
         self.incomplete_since: Offset | None = None
         self.incomplete_because = ""
@@ -109,6 +113,7 @@ class ClusterImage:
         self._ambiguous_removals = AmbiguousRemovals()
         self._clock = ControllerClock()
         self._last_observation_at = Micros(0)
+        self._written_at, self._has_records = Micros(0), False  # the newest batch by the controller; since a heartbeat
         self._transaction: list[_Entry] | None = None
         self._before_transaction: _Position | None = None
 
@@ -118,6 +123,8 @@ class ClusterImage:
         A batch without effect gives a heartbeat when the last observation is ``heartbeat_micros`` of record time old.
         Records of an open metadata transaction (KIP-868) are applied at its end.
         """
+        late = min(self.behind, collected_at - batch.timestamp)  # less if that clock was set
+        self.behind = late if late > MOST_BEHIND else 0
         observations = self._after_silence(batch, collected_at)
         for unit in self._units(batch):
             if self.incomplete_since is None:
@@ -135,19 +142,22 @@ class ClusterImage:
         leader = self._state.controller
         if silence is None or leader is None or self.incomplete_since is not None:
             return []
-        times = {"occurred_not_before": silence.until, "occurred_not_after": silence.until}
+        until = self._time_of(batch)
+        times = {"occurred_not_before": until, "occurred_not_after": until}
         return [
             ControllerObserved(
                 **{**self._envelope(collected_at), **times},
                 metadata_offset=batch.base_offset,
                 controller=leader.controller,
                 controller_epoch=leader.epoch,
-                silent_since=silence.since,
+                silent_since=Micros(until - (silence.until - silence.since)),
             )
         ]
 
     def heartbeat(self, at: Micros, collected_at: Micros) -> Heartbeat:
-        """Return a heartbeat of a log that has no new record: all of it is known at a time, and so is its state."""
+        """Return a heartbeat of a log that has no new record, or of another time: all of it is known at a time."""
+        late = at - self._written_at if self._has_records else 0
+        self.behind, self._has_records = late if late > MOST_BEHIND else 0, False
         self.image_timestamp = self._last_observation_at = max(self.image_timestamp, at)
         return Heartbeat(**self._envelope(collected_at), metadata_offset=self._settled().offset)
 
@@ -174,7 +184,7 @@ class ClusterImage:
             for unit in self._units(batch):
                 for offset, record in unit if self.incomplete_since is None else ():
                     self._without_undecodable(offset, self._state.apply(record))
-                    self._ambiguous_removals.session.follow(record, self.image_timestamp)
+                    self._ambiguous_removals.session.follow(record, self._written_at)
 
     def snapshot(
         self, *, snapshot_id: str, reason: SnapshotReason, collected_at: Micros, is_new_log: bool = False
@@ -251,7 +261,8 @@ class ClusterImage:
 
     def _units(self, batch: RecordBatch) -> list[list[_Entry]]:
         """Split a batch into runs of records that take effect together, and advance the position."""
-        timestamp = Micros(max(self.image_timestamp, batch.timestamp))
+        timestamp = self._time_of(batch)
+        self._written_at, self._has_records = batch.timestamp, True
         units: list[list[_Entry]] = [[]]
         for offset, record in enumerate(batch.records, start=batch.base_offset):
             if offset <= self.image_offset:
@@ -265,6 +276,9 @@ class ClusterImage:
                 units[-1].append(entry)
             self.image_offset, self.image_epoch, self.image_timestamp = entry.offset, batch.epoch, timestamp
         return [unit for unit in units if unit]
+
+    def _time_of(self, batch: RecordBatch) -> Micros:
+        return Micros(max(self.image_timestamp, batch.timestamp + self.behind))
 
     def _mark(self, marker: TransactionMarker) -> list[_Entry]:
         """Begin, end or abort a metadata transaction, and return the records that take effect."""
@@ -299,7 +313,7 @@ class ClusterImage:
         for (offset, record), effects, step, cause in zip(unit, effects_of, steps, why, strict=True):
             envelope = {**common, "metadata_offset": offset}
             proven_removals = self._ambiguous_removals.follow(
-                offset, self.image_timestamp, step, cause, keeps_sessions=self._state.is_4_0()
+                offset, self._written_at, step, cause, keeps_sessions=self._state.is_4_0()
             )
             revisions = [revision for removal in proven_removals if (revision := self._revision(removal)) is not None]
             observations += [

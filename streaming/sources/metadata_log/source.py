@@ -14,7 +14,7 @@ from streaming.contracts.observations import SnapshotReason
 from streaming.contracts.records import LeaderChange, RecordBatch
 from streaming.errors import BusFull, ConnectionRefused
 from streaming.sources import checkpoint
-from streaming.sources.metadata_log.image import ClusterImage
+from streaming.sources.metadata_log.image import MOST_BEHIND, ClusterImage
 from streaming.sources.metadata_log.image_state import undecodable
 from streaming.sources.metadata_log.incarnations import Incarnations
 from streaming.sources.metadata_log.messages import LoadedSnapshot, LogEnd
@@ -208,7 +208,7 @@ class MetadataLogSource:
         self._resync.note(self._image, progress.snapshot)
         self._note_doubled(progress)
         self._quarantine()
-        if observations:
+        if observations and observations[-1].occurred_not_after > at - MOST_BEHIND:
             self._quiet_due.restart(self._timer())
         self._is_busy |= bool(observations or self._undecodable)
         return observations
@@ -250,7 +250,13 @@ class MetadataLogSource:
         is_known = self._pending_report is None and self.is_whole and self._tail.is_serving
         if not (is_known and self._tail.position.is_caught_up and self._quiet_due.take_due(self._timer())):
             return []
-        return [self._image.heartbeat(at, at)]
+        was_behind, beat = self._image.behind, self._image.heartbeat(at, at)
+        if self._image.behind and not was_behind:
+            self._report(
+                f"the clock of the controller that leads is {self._image.behind // SECOND} s behind the clock here, "
+                "which dates its changes: set the one that is wrong"
+            )
+        return [beat]
 
     @property
     def is_whole(self) -> bool:

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
+from streaming.contracts.observations import Observation, PartitionObserved, SnapshotBegin, SnapshotReason
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources import checkpoint
 from streaming.sources.metadata_log.decoding import EncodedBatch, decode, split
@@ -698,6 +698,28 @@ def test_a_record_of_a_time_that_is_to_come_silences_no_heartbeat(quorum: Any, w
         quorum.append(batch(at, 1, NO_OP, timestamp=1_795_260_000_000 + at))
         seen.poll(5)
     assert [one.kind for one in seen.reported[before:]] == ["heartbeat"] * 3
+
+
+@pytest.mark.parametrize("hours", [-3, 0])
+def test_data_is_fresh_and_dated_by_the_clock_here_where_that_of_the_controller_is_behind(
+    quorum: Any, watch: Any, hours: int
+) -> None:
+    seen = watch(FRAMES)
+    for at in range(192, 204):
+        seen.now = Micros(seen.now + 4_000_000)
+        quorum.append(batch(at, 1, NO_OP, timestamp=seen.now // 1_000 + hours * 3_600_000 - 30))
+        seen.until(lambda at=at: seen.offset >= at)
+        seen.poll()
+    ages = [seen.now - one.occurred_not_after for one in seen.reported]
+    assert ages[-1] < 6_000_000
+    topic_id = next(one.topic_id for one in singly(seen.reported) if isinstance(one, PartitionObserved))
+    removal = REMOVAL[:3] + base64.urlsafe_b64decode(topic_id + "==") + b"\0"
+    quorum.append(batch(204, 1, removal, timestamp=seen.now // 1_000 + hours * 3_600_000 + 2_970))
+    seen.now = Micros(seen.now + 3_000_000)
+    seen.until(lambda: seen.offset >= 204)
+    (removed,) = (one for one in seen.reported if one.kind == "topic_removed")
+    assert 0 <= seen.now - removed.occurred_not_after < 1_000_000
+    assert seen.count("the clock of the controller that leads is 10800 s behind the clock here") == (hours < 0)
 
 
 def test_a_log_without_permission_is_not_current_and_reports_everything_afterwards(quorum: Any, watch: Any) -> None:
