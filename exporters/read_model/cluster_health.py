@@ -30,6 +30,7 @@ from exporters.read_model.health_reasons import (
     HealthReason,
     HealthSeverity,
     reason_of,
+    was_ahead,
 )
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND
@@ -187,7 +188,10 @@ def _blind_reasons(
     if has_no_data(cluster):
         yield from reason_of(Condition.NO_DATA, [cluster.name], str, age_seconds=age)
     elif cluster.is_stale(now, basis.max_age_seconds):
-        yield from reason_of(Condition.DATA_STALE, [cluster.name], str, since=lambda _: until, age_seconds=age)
+        name = (
+            cluster.name if (to_come := cluster.ahead_until(now)) is None else f"{cluster.name}: {was_ahead(to_come)}"
+        )
+        yield from reason_of(Condition.DATA_STALE, [name], str, since=lambda _: until, age_seconds=age)
     if basis.newer_than is not None and until is not None and until <= basis.newer_than:
         yield from reason_of(NOT_YET_OBSERVED, [cluster.name], str, since=lambda _: until, age_seconds=age)
     tables = [table for table in RESTS_ON if table in unreadable]

@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.contracts.conditions import Condition
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.words import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -79,6 +81,11 @@ SUMMARIES: Final[dict[str, str]] = {
     Condition.PRIMARY_SOURCE_LOST: "the metadata log is not read any more, polling took over",
     Condition.PLANNED_WORK: "brokers are down or lack replicas in sync, which announced work explains",
 }
+
+
+def was_ahead(until: int) -> str:
+    """Say why data look old although they are not: until when a clock that was ahead has dated them."""
+    return f"a clock was ahead, and has dated its data up to {utc_text(Micros(until))}; until then they count as old"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

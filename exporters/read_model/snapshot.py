@@ -273,6 +273,10 @@ class ClusterSnapshot:
         age = self.age_seconds(now)
         return age is None or age > stale_after_seconds
 
+    def ahead_until(self, now: int) -> int | None:
+        """Return up to when a clock that was ahead has dated its data, which look old until then; None: it was not."""
+        return self.watermark if self.watermark is not None and self.watermark > now else None
+
     @property
     def controller(self) -> int | None:
         """The active controller; None while polls are the primary source: none says who it is."""

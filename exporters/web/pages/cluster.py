@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
 from exporters.answers.brokers import by_reason, state_name
+from exporters.read_model.health_reasons import was_ahead
 from exporters.read_model.snapshot import SECOND
 from exporters.web.pages.drawing import Axis, Band, Drawing, Lane
 from exporters.web.pages.fleet import (
@@ -335,4 +336,7 @@ def notice_of_age(inputs: Inputs, cluster: ClusterSnapshot) -> tuple[Notice, ...
     age = cluster.age_seconds(inputs.now)
     if age is None:
         return (Notice(Level.UNKNOWN, "This cluster has not been observed yet: nothing is known of it."),)
-    return (Notice(Level.UNKNOWN, f"Stale: what is shown was last observed {lasting(age)} ago, and may be over."),)
+    why = f"what is shown was last observed {lasting(age)} ago, and may be over"
+    if (to_come := cluster.ahead_until(inputs.now)) is not None:
+        why = was_ahead(to_come)
+    return (Notice(Level.UNKNOWN, f"Stale: {why}."),)

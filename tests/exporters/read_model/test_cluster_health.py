@@ -294,6 +294,10 @@ def test_a_clock_that_is_ahead_makes_no_data_newer_than_when_they_were_read() ->
     ahead = replace(ahead, cluster=ahead.cluster._replace(primary_watermark=NOW + 3600 * SECOND))  # type: ignore[arg-type]
     assert judged(ahead, replace(BASIS, newer_than=NOW - 2 * SECOND))[0] == "unknown"
     assert judged(ahead, replace(BASIS, newer_than=NOW - 3 * SECOND))[0] == "healthy"
+    (status, reasons) = judged(replace(ahead, watermark_read_at=NOW - 70 * SECOND))
+    assert status == "unknown"
+    (why,) = reasons["data_stale"].examples
+    assert why.startswith("main: a clock was ahead, and has dated its data up to ")
 
 
 def test_a_table_that_cannot_be_read_leaves_unknown_what_only_it_shows_and_what_is_wrong_stays_wrong() -> None:

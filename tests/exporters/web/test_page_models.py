@@ -14,9 +14,9 @@ from exporters.read_model.conditions import ConditionSettings
 from exporters.read_model.incident_archive import Work
 from exporters.read_model.incident_sentences import sentence_of
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.snapshot import EventRow
+from exporters.read_model.snapshot import ClusterSnapshot, EventRow, ReplicationSnapshot
 from exporters.web.pages.broker import broker_page
-from exporters.web.pages.cluster import cluster_page
+from exporters.web.pages.cluster import cluster_page, notice_of_age
 from exporters.web.pages.drawing import Axis
 from exporters.web.pages.group import PARTITIONS_SHOWN, groups_page
 from exporters.web.pages.incident import handling_of
@@ -26,7 +26,9 @@ from exporters.web.pages.timeline import absences, timeline
 from exporters.web.runbook_commands import Installations
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.contracts.events import Cause, EventKind
-from streaming.contracts.observations import Channel
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.state import ClusterState
 from streaming.delta.incidents.rows import incident_row
 from tests.changes.conftest import rows_from
 from tests.exporters.conftest import SECOND, START, Rows, Tables, write_live_cluster
@@ -271,3 +273,14 @@ def test_where_records_may_be_lost_the_commands_save_them_before_any_broker_is_s
     assert (handling.runbook_path or "").startswith(section)
     is_about_records = "unclean" in "".join(block.text for block in handling.commands[1:])
     assert is_about_records is (section == UNCLEAN)
+
+
+def test_of_data_that_a_clock_which_was_ahead_has_dated_it_is_not_said_that_they_are_old() -> None:
+    state = ClusterState(
+        ClusterId("c"), "main", SourceKind.POLL, has_baseline=True, primary_watermark=Micros(START + 1_800 * SECOND)
+    )
+    one = ClusterSnapshot(cluster=state, watermark_read_at=START)
+    now = START + 600 * SECOND
+    inputs = Inputs(snapshot=ReplicationSnapshot(clusters={}), now=now, settings=PageSettings(stale_after=60.0))
+    (notice,) = notice_of_age(inputs, one)
+    assert notice.text.startswith("Stale: a clock was ahead, and has dated its data up to ")
