@@ -63,12 +63,24 @@ class SecuredListener:
 class Shown(NamedTuple):
     """The answer to a hello: when the first certificate of the path ends, or why none was seen.
 
-    ``begins_at``: when all of them hold; None: unseen.
+    ``begins_at``: when all of them hold; None: unseen. ``has_held``: of one that is unseen, that it held when it was
+    seen last, so it may have been renewed since, as that of a node which is down for good.
     """
 
     ends_at: float | None
     why_unseen: str = ""
     begins_at: float | None = None
+    has_held: bool = False
+
+    @property
+    def has_ended(self) -> bool:
+        """True if it has, by the clock here."""
+        return self.ends_at is not None and self.ends_at <= time.time() and not self.has_held
+
+    @property
+    def is_unknown(self) -> bool:
+        """True if nobody knows whether it holds."""
+        return self.ends_at is None or (self.has_held and self.ends_at <= time.time())
 
     @property
     def is_early(self) -> bool:
@@ -297,17 +309,15 @@ class CertificateWatch:
     @property
     def ended(self) -> str | None:
         """The listener whose certificate has ended; of several the first, and how many more there are."""
-        now = time.time()
-        ends = sorted((shown.ends_at, str(one)) for one, shown in self.shown.items() if shown.ends_at is not None)
-        ended = [name for end, name in ends if end <= now]
+        ends = sorted((shown.ends_at or 0, str(one)) for one, shown in self.shown.items() if shown.has_ended)
+        ended = [name for _, name in ends]
         if not ended:
             return None
         return ended[0] if len(ended) == 1 else f"{ended[0]} and {len(ended) - 1} more"
 
     def _say(self, one: SecuredListener, shown: Shown) -> None:
         """Report what has changed: unseen, seen, ended."""
-        has_ended = shown.ends_at is not None and shown.ends_at <= time.time()
-        said = "unseen" if shown.ends_at is None else "ended" if has_ended else "early" if shown.is_early else ""
+        said = "unseen" if shown.is_unknown else "ended" if shown.has_ended else "early" if shown.is_early else ""
         if said == self._said.get(one, ""):
             return
         self._said[one] = said
@@ -317,12 +327,15 @@ class CertificateWatch:
 def _with_last_end(now: Shown | None, before: Shown | None) -> Shown:
     """Return what is shown now, with the end that was shown last if there is none now."""
     now = now or Shown(None)
-    return now if now.ends_at is not None or before is None else now._replace(ends_at=before.ends_at)
+    if now.ends_at is not None or before is None or before.ends_at is None:
+        return now
+    has_held = before.has_held or (not before.why_unseen and not before.has_ended)
+    return now._replace(ends_at=before.ends_at, has_held=has_held)
 
 
 def in_words(one: SecuredListener, shown: Shown) -> str:
     """Say that a certificate is unseen, does not hold yet, or has ended."""
-    if shown.ends_at is None:
+    if shown.ends_at is None or shown.is_unknown:
         return f"the certificate of {one} is unseen, and until when it holds is unknown: {shown.why_unseen}"
     if shown.is_early:
         begin = time.strftime("%Y-%m-%d %H:%M", time.gmtime(shown.begins_at))

@@ -291,6 +291,26 @@ def test_the_end_is_reported_once_with_the_advice_and_a_renewed_one_ends_it(
     assert len(lines) == 2  # of a node that restarts, what it showed last
 
 
+def test_of_a_node_that_was_down_when_its_certificate_ended_it_is_not_known_whether_it_was_renewed(
+    quorum: Any, chain: Chain, held: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, now, lines = listening(held, chain.issue(leaf=20)), time.time, list[str]()
+    points = {("broker", 3): (at(one, "REPLICATION"),)}
+    watch = ListenerWatch(settings_for(quorum), Peers(), report=lines.append, end_points=lambda: points)
+    watch.round()
+    one.listening.shutdown(socket.SHUT_RDWR)
+    one.listening.close()
+    watch.certificates.settled_until.clear()
+    watch.round()
+    assert (watch.certificates.ended, lines) == (None, [])
+    monkeypatch.setattr(certificates, "time", SimpleNamespace(**vars(time) | {"time": lambda: now() + 30 * DAY}))
+    watch.round()
+    watch.round()
+    assert watch.certificates.ended is None
+    (line,) = lines
+    assert line.startswith(f"the certificate of listener REPLICATION of broker 3 at {one.address} is unseen, and until")
+
+
 def test_a_certificate_that_does_not_hold_yet_is_not_taken_for_fine(
     quorum: Any, chain: Chain, held: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
