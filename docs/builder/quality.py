@@ -121,9 +121,9 @@ def with_summary(page: str) -> str:
     return with_section(page, Section.SUMMARY, "\n".join(lines))
 
 
-def compared() -> Iterator[tuple[str, str, str]]:
+def compared(root: Path = ROOT) -> Iterator[tuple[str, str, str]]:
     """Give what is judged of incidents, and the figures of the metadata log and of polling."""
-    return _compared((ROOT / QUALITY).read_text(encoding="utf-8"))
+    return _compared((root / QUALITY).read_text(encoding="utf-8"))
 
 
 def _compared(page: str) -> Iterator[tuple[str, str, str]]:

@@ -79,7 +79,7 @@ class Shown(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """True if nobody knows whether it holds."""
+        """True if it is not known whether it holds."""
         return self.ends_at is None or (self.has_held and self.ends_at <= time.time())
 
     @property
