@@ -114,6 +114,18 @@ def test_a_replica_that_is_offline_on_a_listed_broker_was_on_a_failed_disk() -> 
     assert causes(cluster) == causes(cluster, 2) == [Cause.DIR_FAILURE]
 
 
+def test_a_broker_that_is_cut_off_and_listed_again_at_once_has_no_failed_disk() -> None:
+    cluster = of_three()
+    cluster.sees[3], cluster.lists[3] = dict(cluster.partitions), {1, 2, 3}
+    for number, leader in ((0, 1), (1, 2), (2, 1)):
+        cluster.becomes(20.7, number, without(cluster.partitions[number], 3, leader=leader)._replace(offline=(3,)))
+    cluster.unlisted(20.7, 3)
+    cluster.at(21.9, lambda: (cluster.sees.clear(), cluster.lists.clear()))
+    rejoin(cluster, 21.9, 3)
+    cluster.play(35)
+    assert [causes(cluster, number)[0] for number in (0, 1, 2)] == [Cause.FENCED] * 3
+
+
 def test_the_replicas_of_a_silent_broker_are_offline_with_it_and_no_disk_failed() -> None:
     """The brokers that are cut off together list each other; the one that is not says that broker 3 is not alive."""
     cluster = of_three()

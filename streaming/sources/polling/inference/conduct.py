@@ -144,8 +144,8 @@ class _Listing:
     is_listed: bool
     seen: Micros
     """Time at which a broker was asked that showed it last."""
-    changed: tuple[Micros, Micros] | None = None
-    """Window of the last change."""
+    unlisted: tuple[Micros, Micros] | None = None
+    """Window in which it was last taken off the lists."""
     is_registered: bool = True
 
 
@@ -282,13 +282,20 @@ class Listeners:
             return None
         first = min(vote.ended for vote in votes if (broker in vote.listed) is is_listed)
         window = min(listing.seen, first), now
-        listing.is_listed, listing.changed, listing.seen = is_listed, window, now
+        listing.is_listed, listing.seen = is_listed, now
+        listing.unlisted = listing.unlisted if is_listed else window
         return Listed(broker, is_listed, *window)
 
     def is_listed(self, broker: BrokerId) -> bool | None:
         """Return whether the brokers list one; None: they never did."""
         listing = self._listing.get(broker)
         return None if listing is None else listing.is_listed
+
+    def was_unlisted_within(self, broker: BrokerId, since: Micros, until: Micros) -> bool:
+        """Return whether a broker was taken off the lists within a window, whether it is listed again or not."""
+        listing = self._listing.get(broker)
+        window = None if listing is None else listing.unlisted
+        return window is not None and window[0] <= until and since <= window[1]
 
     def is_isolated(self, broker: BrokerId, now: Micros) -> bool:
         """Return whether others that are listed, and answered just now, do not list a broker: what it says is old."""

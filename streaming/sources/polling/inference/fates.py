@@ -234,9 +234,10 @@ class Fates:
     def _of_present(self, leaving: _Leaving) -> Conclusion | None:
         """Return what a broker did that answers all the time."""
         broker, since, until, is_late = leaving
-        if self._listeners.is_listed(broker) is False:
-            because = f"broker {broker} answers, and the others do not list it"
-            return Conclusion(Fate.CUT_OFF, because) if is_late else None
+        is_unlisted = self._listeners.is_listed(broker) is False
+        if is_unlisted or self._listeners.was_unlisted_within(broker, since, until):
+            because = f"broker {broker} answers, and the others {'do' if is_unlisted else 'did'} not list it"
+            return Conclusion(Fate.CUT_OFF, because) if is_late or not is_unlisted else None
         if not self._listeners.is_listed_since(broker, until) and not is_late:
             return None
         if (cut_off := self._cut_off_before(broker, since, until)) is not None:
