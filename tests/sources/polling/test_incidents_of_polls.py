@@ -188,6 +188,30 @@ def test_all_brokers_that_are_cut_off_with_the_poller_are_lost_and_none_was_stop
     assert found == {"broker_loss": [4, 5]}
 
 
+@pytest.mark.parametrize("led", [QuorumLeader(100, 1), QuorumLeader(101, 2)], ids=["same controller", "another one"])
+def test_where_most_brokers_are_cut_off_with_the_poller_two_that_are_not_show_it(led: QuorumLeader) -> None:
+    cluster = SmallCluster(
+        {0: part((1, 4, 5), (1, 4, 5), 1), 1: part((2, 5, 1), (2, 5, 1), 2)}, brokers=(1, 2, 3, 4, 5), viewed_at=1
+    )
+    for here in (1, 2, 3):
+        cluster.sees[here], cluster.lists[here] = dict(cluster.partitions), {1, 2, 3, 4, 5}
+        cluster.at(22.5, lambda here=here: (cluster.sees.pop(here), cluster.lists.pop(here)))
+        lose(cluster, 20, here, successor=5)
+        cluster.relisted(22.6, here)
+        rejoin(cluster, 26, here)
+    cluster.at(10.5, lambda: setattr(cluster, "quorum", None))
+    cluster.at(22.5, lambda: setattr(cluster, "quorum", led))
+    for silent in (4, 5):
+        cluster.meets(10.5, silent, Meeting.SILENT)
+        cluster.meets(22.5, silent, Meeting.ANSWERED)
+    found = {each["incident_class"]: suspects(each) for each in incidents(cluster, 50)}
+    assert found.pop("controller_failover", []) == []
+    assert found == {"broker_loss": [1, 2]}
+    left, joined = cluster.steps()
+    assert left.occurred_not_before <= (100 + 20) * SECOND <= (100 + 22.5) * SECOND <= left.occurred_not_after
+    assert joined.occurred_not_before > (100 + 22.5) * SECOND
+
+
 @pytest.mark.parametrize("is_suspended", [True, False], ids=["suspended", "paused"])
 @pytest.mark.parametrize("end", [40, 83.1])
 def test_who_left_while_the_poller_stood_still_crashed_or_was_stopped(*, is_suspended: bool, end: float) -> None:

@@ -163,7 +163,8 @@ class Inference:
             self._schedule.hasten(met.ended)
         if answered is not None and waited > self.intervals.session // 2:
             since = Micros(met.ended - waited)
-            if self._are_cut_off(asked, since, met.ended):
+            if self._are_cut_off(asked, since, met.ended, {leader, before}):
+                self._doubted_since = answered
                 with_them = (each for each, of in self._listeners.of.items() if not of.silent_since(since, met.ended))
                 self._fates.waited_until.update(dict.fromkeys({*waiting, *with_them}, met.ended))
             elif leader == before:
@@ -185,18 +186,25 @@ class Inference:
                 waiting[broker] = first
         return waiting
 
-    def _are_cut_off(self, asked: Mapping[BrokerId, Micros], since: Micros, until: Micros) -> bool:
+    def _are_cut_off(
+        self,
+        asked: Mapping[BrokerId, Micros],
+        since: Micros,
+        until: Micros,
+        controllers: AbstractSet[QuorumLeader | None],
+    ) -> bool:
         """Return whether brokers that waited for a controller may be cut off from it, and the poller with them.
 
         Then others fell silent with the controller. Silence shows nothing of a broker that answered until it was
-        ``asked`` for the controller, nor of one that had been silent before.
+        ``asked`` for the controller, nor of one that had been silent before, or is that controller.
         """
+        nodes = {each.leader for each in controllers if each is not None}
         judged = []
-        for broker in () if self._partitions.view is None else self._partitions.view.brokers:
+        for broker in () if self._partitions.view is None else self._partitions.view.brokers.keys() - nodes:
             begin = self._listeners.listener(broker).silent_since(since, until)
             if begin is None or since - self.intervals.session // 2 <= begin < asked.get(broker, until) - SLOW:
                 judged.append(begin is not None)
-        return any(judged) and 2 * sum(judged) >= len(judged)
+        return _is_cut(sum(judged), len(judged))
 
     def view(self, view: ClusterView, asked: Micros, ended: Micros, remembered: ClusterView | None = None) -> None:
         """Take the metadata that were read.
@@ -237,19 +245,21 @@ class Inference:
     def _is_cut_off_with(self, view: ClusterView, now: Micros) -> bool:
         """Return whether the broker of a view seems to be cut off from the controllers, and the poller with it.
 
-        Half of the brokers that it lists, or more, have been silent for longer than any session, and so has the quorum.
+        Several of the brokers that it lists have been silent for longer than any session, and so has the quorum.
         Silence of the brokers alone proves nothing: perhaps only the poller is cut off from them.
         """
         since = now - 2 * self.intervals.session
         if self._quorum_answered is None or self._quorum_answered > since:
             return False
         silent = [each for each in view.brokers if self._listeners.is_absent_since(each, Micros(since))]
-        return 2 * len(silent) >= max(1, len(view.brokers))
+        return _is_cut(len(silent), len(view.brokers))
 
     def _take_back(self) -> None:
         """Take back what was seen since the poller may have been cut off, before it is compared with an answer."""
         if self._doubted_since is not None:
             self._partitions.doubt_since(self._doubted_since)
+        if self._doubted_since != self._quorum_answered:
+            self._doubted_since = None  # it is cut off no more
 
     def _read_some(self, topics: Mapping[str, Mapping[int, PartitionView]], answered: Answered) -> None:
         self._take_back()
@@ -455,3 +465,8 @@ class Inference:
     def _forget_cluster(self) -> None:
         """Forget all: nothing that was seen before is of this cluster."""
         self.__init__(self._name, self._cluster, self.intervals)  # type: ignore[misc]
+
+
+def _is_cut(silent: int, brokers: int) -> bool:
+    """Return whether so many silent brokers, and a silent quorum, are behind a network that is cut."""
+    return silent > 1 or 0 < silent >= brokers - silent
