@@ -42,10 +42,35 @@ LOGGING: Final = """\
 """
 
 
+MOTO: Final = """\
+import time
+from threading import Lock
+from moto.s3.models import S3Backend
+from moto.s3.responses import S3Response
+from moto.server import main
+
+one_at_a_time, answer, write = Lock(), S3Response.put_object, S3Backend.put_object
+
+def answered(self):
+    with one_at_a_time:
+        return answer(self)
+
+def written(self, *arguments, **options):
+    time.sleep({seconds})
+    return write(self, *arguments, **options)
+
+S3Response.put_object, S3Backend.put_object = answered, written
+main()
+"""
+
+
 @contextmanager
-def moto(folder: Path) -> Iterator[Store]:
-    """Run moto, an S3 server in memory: 0.6 seconds to start, and exclusive."""
-    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", "0"]
+def moto(folder: Path, seconds: float = 0.0) -> Iterator[Store]:
+    """Run moto, an S3 server in memory: 0.6 seconds to start, and exclusive.
+
+    Its threads look whether a name exists, and write it ``seconds`` later, so only one of them may put at a time.
+    """
+    command = [sys.executable, "-c", MOTO.format(seconds=seconds), "-H", "127.0.0.1", "-p", "0"]
     with serving(command, folder / "moto", ready=r"Running on http://127\.0\.0\.1:(\d+)") as said:
         yield _with_bucket(int(said[1]))
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.store
 
 @pytest.fixture(scope="module")
 def direct(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with moto(tmp_path_factory.mktemp("stores")) as store:
+    with moto(tmp_path_factory.mktemp("stores"), seconds=0.01) as store:
         yield store
 
 
