@@ -8,10 +8,11 @@
 # segments, with Kafka and without.
 #
 # A *round* takes a few megabytes of every log with new records, sends them, and waits until the brokers have
-# acknowledged all of them (``acks=all`` by an idempotent producer, so in order). Only then does the position move, is
-# written to ``shipped.json``, and whole segments below it are deleted. A new producer sends a failed round again, as a
-# whole. Records that arrive twice because of that, a kill, or an outdated ``shipped.json`` change nothing: the job
-# applies each position of a log only once.
+# acknowledged all of them (``acks=all`` by an idempotent producer, so in order). It ends at a record that is refused:
+# behind later ones the job would take it for an old one. Only after a whole round does the position move, is written to
+# ``shipped.json``, and whole segments below it are deleted. A new producer sends a failed round again, as a whole.
+# Records that arrive twice because of that, a kill, or an outdated ``shipped.json`` change nothing: the job applies
+# each position of a log only once.
 #
 # The shipper syncs a segment to disk before it ships it, so a power cut never takes from a log what the bus has of it.
 #
@@ -30,7 +31,8 @@
 #
 # Invariants
 #   1. The shipper deletes only what the brokers have acknowledged. tests/bus/test_shipper.py.
-#   2. Whatever is killed, each record of a log arrives at least once, and the first time in order. The same file.
+#   2. Whatever is killed or refused, each record of a log arrives at least once, and the first time in order. The same
+#      file, and tests/bus/test_shipper_faults.py.
 #   3. No record stops its log: one that is too large is cut (``records.record_of``). The same file.
 
 from __future__ import annotations
@@ -250,7 +252,7 @@ class Shipper:
         }
         for log, end in ends.items():
             shipped = self._logs.setdefault(log, Shipped())
-            if log not in self._compared or end < shipped.end:
+            if log not in self._compared or end < shipped.end or self._has_another_run(log, shipped):
                 self._compared.add(log)
                 self._begin_again_where_replaced(log, shipped)
             self._skip_deleted(log, shipped, end)
@@ -271,6 +273,11 @@ class Shipper:
     def has_moved(self, channel: Channel) -> bool:
         """Return whether a log of a channel was created, written or cut since the last round."""
         return self._reader.has_moved(channel)
+
+    def _has_another_run(self, log: Log, shipped: Shipped) -> bool:
+        """Return whether the segment in which the last shipped record ends is of another run now."""
+        there = [each for each in self._reader.segments(*log) if each.base < shipped.end]
+        return any(each.log_id != shipped.log_id for each in there if each.end is None or each.end >= shipped.end)
 
     def _begin_again_where_replaced(self, log: Log, shipped: Shipped) -> None:
         channel, source = log
@@ -351,14 +358,21 @@ class Shipper:
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 refused.append(error)
-                sizes.append((message.topic() or "", len(message.value() or b"")))
+                if error.code() in _TOO_LARGE:
+                    sizes.append((message.topic() or "", len(message.value() or b"")))
 
         deadline = time.monotonic() + self._delivery_seconds
-        for log, records in pieces:
-            self._produce(producer, log, records, delivered, deadline)
-        left = producer.flush(max(deadline - time.monotonic(), 0.0))
+        stopped: list[KafkaError] = []
+        try:
+            for log, records in pieces:
+                self._produce(producer, log, records, delivered, deadline)
+        except KafkaException as failure:
+            stopped.append(error_of(failure))
+        stopped += self._awaited(producer, deadline)
+        left = len(producer)
+        refused += stopped
         if refused:
-            if any(error.code() in _TOO_LARGE for error in refused):
+            if sizes:
                 self._refused_sizes = {topic: max(size for name, size in sizes if name == topic) for topic, _ in sizes}
             raise unreachable(self._settings, refused[0])
         if left:
@@ -366,6 +380,15 @@ class Shipper:
                 f"the bus at {self._settings.bootstrap_servers} did not acknowledge {left} records within "
                 f"{self._delivery_seconds:g} s"
             )
+
+    @staticmethod
+    def _awaited(producer: Producer, deadline: float) -> Iterator[KafkaError]:
+        """Wait until no record is left; yield the error because of which the producer stops, after a refused one."""
+        while len(producer) and (seconds := deadline - time.monotonic()) > 0:
+            try:
+                producer.poll(seconds)
+            except KafkaException as failure:
+                yield error_of(failure)
 
     def _produce(
         self,
@@ -400,8 +423,6 @@ class Shipper:
                     producer.poll(0.05)
                     if time.monotonic() > deadline:
                         return  # the flush reports it
-                except KafkaException as refusal:
-                    raise unreachable(self._settings, error_of(refusal)) from None
 
     def _connected(self) -> Producer:
         if self._producer is None:
@@ -413,11 +434,13 @@ class Shipper:
             properties = client_properties(
                 self._settings,
                 enable_idempotence=True,
+                enable_gapless_guarantee=True,
+                max_in_flight_requests_per_connection=1,  # a broker takes any as the first one of a new producer
                 acks="all",
                 linger_ms=1,
                 batch_size=max(min(_BATCH_BYTES, limit - _LEAST_LIMIT // 2), 1),
                 message_max_bytes=1_000_000_000,  # the topic decides
-                message_timeout_ms=round(self._delivery_seconds * 1000),
+                message_timeout_ms=round(2 * self._delivery_seconds * 1000),  # the round ends before a record does
             )
             properties.setdefault("compression.type", "lz4")
             try:

@@ -91,7 +91,7 @@ def error_of(refusal: KafkaException) -> KafkaError:
 def quiet_logger() -> logging.Logger:
     """Return a logger that hides librdkafka's lines, which repeat each second while a broker is away."""
     logger = logging.getLogger("isrwatch.bus.librdkafka")
-    logger.setLevel(logging.CRITICAL)
+    logger.setLevel(logging.CRITICAL + 1)
     return logger
 
 
