@@ -85,3 +85,16 @@ def test_a_topic_of_which_nothing_was_read_says_how_many_records_wait(monkeypatc
     assert reader.unread(Channel.REPLICATION) == 2
     reader.note(Channel.REPLICATION, {"a": Consumed(0, 41)}, {0: 41}, 1, 100)
     assert reader.unread(Channel.REPLICATION) == 0, "its logs say how far they are behind"
+
+
+@pytest.mark.parametrize(("identity", "start"), [("", 7), ("id", 85)])
+def test_a_topic_without_an_id_that_ends_before_what_was_applied_is_another_one(
+    identity: str, start: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Kafka 2.8 a topic has none. With one, its brokers have lost records: the others were applied."""
+    said: list[str] = []
+    monkeypatch.setattr(KafkaReader, "look", lambda *_: TopicOffsets(identity, {0: 7, 1: 7}, {0: 85, 1: 100}))
+    monkeypatch.setattr("streaming.bus.kafka.reader.ensure", lambda *_: None)
+    reader = KafkaReader(KafkaBusSettings(bootstrap_servers="127.0.0.1:1"), said.append)
+    assert reader.start(Channel.REPLICATION, lambda _: 100) == {0: start, 1: 100}
+    assert len(said) == 1

@@ -2,8 +2,9 @@
 
 The tables hold the applied position of each log, and that alone decides what is new (``jobs.shards``). They also hold
 an offset per partition, which only says where reading continues. Its name contains the id of the topic, so a topic that
-was created again has none and is read from its beginning. If the record at an offset was deleted, reading continues at
-the oldest one: the gap in the sequence numbers of the logs is then recorded as missed.
+was created again has none and is read from its beginning. So is one without an id (before Kafka 2.8) that ends before
+the offset. If the record at an offset was deleted, reading continues at the oldest one: the gap in the sequence numbers
+of the logs is then recorded as missed.
 """
 
 from __future__ import annotations
@@ -108,7 +109,8 @@ class KafkaReader:
         starts: dict[int, int] = {}
         for partition, begin in sorted(now.begins.items()):
             at, end = stored(offset_name(topic, now.identity, partition)), now.ends[partition]
-            starts[partition] = min(max(at, begin), end)
+            is_other = at > end and not now.identity
+            starts[partition] = begin if is_other else min(max(at, begin), end)
             if 0 <= at < begin:
                 self.report(
                     f"{begin - at} records of {topic}/{partition} were deleted before the job had read them: they are "
