@@ -11,7 +11,7 @@ Of rows of a topic it knows the log and the run of each, and where another log b
 # the one that was applied:
 #
 #   - a record says which runs of its log its shipper knows. If the applied record is from one of them, or from the run
-#     that the oldest of them continues, it is the same log;
+#     that the oldest of them continues, it is the same log; so is a record of the run before that comes late;
 #   - else the log was replaced, restored or cut. The job applies everything before that row, the query goes back (as
 #     for the directory when it starts), and the row is the first of the new log;
 #   - unless this process has left that log before: then two collectors have the same name, and their records alternate.
@@ -229,6 +229,8 @@ def piece_of(
         if last is not None and run is not last[0] and last[0] not in refused:
             applied[last[0].source] = LogPosition(last[1], last[0].log_id)
         if last is None or run is not last[0]:
+            if _comes_late(run, position, applied.get(run.source, NOWHERE)):
+                continue  # it was applied
             if run.log_id in left.get(run.source, ()):
                 refused.add(run)
             elif _is_another(run, position, applied.get(run.source, NOWHERE)):
@@ -246,6 +248,11 @@ def _is_another(run: LogRun, position: int, applied: LogPosition) -> bool:
         return False
     is_next = bool(run.runs) and goes_on_from(run.runs[0], applied.log_id)
     return not (is_next and position > applied.position)
+
+
+def _comes_late(run: LogRun, position: int, applied: LogPosition) -> bool:
+    """Return whether a row is a repeated one of the run before the last applied record: a broker hung meanwhile."""
+    return position <= applied.position and goes_on_from(applied.log_id, run.log_id)
 
 
 def with_foreign(rows: pa.Table, topic: str) -> pa.Table:

@@ -255,6 +255,25 @@ def test_a_run_that_goes_on_is_the_same_log_also_if_the_one_before_is_not_named(
     assert reader.said == []
 
 
+def test_what_comes_late_of_the_run_before_is_of_the_same_log(
+    tmp_path: Path, reader: Reader, open_anywhere: OpenBatch
+) -> None:
+    """A broker that hung appends what the shipper sent before its collector was started again, and sent again since."""
+    batch = open_anywhere(tmp_path, reader)
+    first = new_log_id(None)
+    second = new_log_id(first)
+    before = log(STORY[:10], first)
+    after = log(STORY[10:], second, [first, second], at=cast("int", before[-1].end))
+    batch.apply(rows(sent([*before, *after[:4]])))
+    batch.apply(rows(sent([*before[5:], *after[4:6], *before[8:]], first=14)))
+    assert ReplicationBatch(tmp_path).at(SOURCE) == LogPosition(cast("int", after[5].position), second)
+    batch.apply(rows(sent(before[9:], first=23)))
+    batch = open_anywhere(tmp_path, reader)
+    batch.apply(rows(sent(after[6:], first=24)))
+    assert changes(tmp_path) == expected_changes(STORY)
+    assert reader.said == []
+
+
 def test_positions_are_the_same_on_the_way_from_the_directory_to_kafka_and_back(
     tmp_path: Path, reader: Reader, open_batch: OpenBatch
 ) -> None:
