@@ -241,6 +241,19 @@ def test_without_a_checkpoint_nothing_of_the_log_goes(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("checkpoints")
+@pytest.mark.parametrize("content", ["", '{"v": 4}'])
+def test_with_a_damaged_hint_nothing_of_the_log_goes_until_the_next_checkpoint(tmp_path: Path, content: str) -> None:
+    log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
+    commit(log, tmp_path, times=CHECKPOINT_EVERY + 1)
+    (path / "_delta_log" / "_last_checkpoint").write_text(content)
+    delete_log_before(path, log.version)
+    assert versions_in_log(path)[0] == 0
+    commit(log, tmp_path, times=CHECKPOINT_EVERY)
+    delete_log_before(path, log.version)
+    assert versions_in_log(path)[0] == newest_checkpoint(path) == 2 * CHECKPOINT_EVERY
+
+
+@pytest.mark.usefixtures("checkpoints")
 def test_another_writer_may_delete_the_same_entries_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
     commit(log, tmp_path, times=CHECKPOINT_EVERY + 1)

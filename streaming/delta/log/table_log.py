@@ -138,10 +138,13 @@ def files_added(actions: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def newest_checkpoint(path: Place) -> int | None:
-    """Return the version in ``_last_checkpoint``, where readers begin; None for none."""
-    with suppress(FileNotFoundError), reading(str(path)):
-        return int(json.loads(get(path / _LOG / _HINT).decode())["version"])
-    return None
+    """Return the version in ``_last_checkpoint``, where readers begin; None for none, or a damaged one."""
+    try:
+        with reading(str(path)):
+            content = get(path / _LOG / _HINT)
+        return int(json.loads(content)["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # readers look for one themselves
+        return None
 
 
 def delete_log_before(
