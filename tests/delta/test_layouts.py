@@ -16,8 +16,10 @@ from streaming.contracts.columns import Column, Table, required
 from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE, TABLES
 from streaming.delta.changes import reader
 from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.log import definitions
 from streaming.delta.log.definitions import LAYOUT_PROPERTY, arrow_schema, check_layout, create_or_upgrade, layout_of
 from streaming.delta.log.queries import read_all, select
+from streaming.delta.store import objects
 from streaming.errors import TableRefused
 from tests.plugins.table_writes import set_properties, write
 
@@ -117,6 +119,13 @@ def test_the_job_adds_new_columns_and_fields_and_rows_from_before_have_null_ther
     assert sorted(rows["is_new"].to_pylist(), key=str) == [None, True]
     version = DeltaTable(str(tmp_path / today.name)).version()
     assert create_or_upgrade(tmp_path, tomorrow).version() == version, "there is nothing left to do"
+
+
+def test_a_start_whose_own_try_has_added_the_columns_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to it was lost, so the client repeated the request, and found the name taken."""
+    create_or_upgrade(tmp_path, SMALL)
+    monkeypatch.setattr(definitions, "create", lambda *entry: objects.create(*entry) and objects.create(*entry))
+    assert create_or_upgrade(tmp_path, LARGER).version() == 1
 
 
 def played_by_two_versions(tmp_path: Path) -> Table:

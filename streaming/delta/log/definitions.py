@@ -20,7 +20,7 @@ from streaming.delta.log.arrow_types import arrow_type
 from streaming.delta.log.commit import Layout, entry
 from streaming.delta.log.storage import make_folder, open_table, table_at, writing
 from streaming.delta.log.table_log import entry_of
-from streaming.delta.store.objects import create
+from streaming.delta.store.objects import create, get
 from streaming.delta.store.place import Url
 from streaming.errors import TableRefused
 
@@ -266,8 +266,10 @@ def _add_lacking(path: Place, opened: DeltaTable, table: Table) -> None:
         actions.append(redefined(opened, schema=json.dumps(_with_lacking(json.loads(opened.schema().to_json()), ours))))
     if not actions:
         return
+    following, content = entry_of(path, opened.version() + 1), entry((), (), {}, actions)
     with writing(opened.table_uri):
-        if not create(entry_of(path, opened.version() + 1), entry((), (), {}, actions)):
+        # If the answer to the request was lost, its repetition finds the name taken by itself.
+        if not create(following, content) and get(following) != content:
             raise TableRefused(
                 f"another job writes {opened.table_uri} while columns are added to it; stop it, then start this one "
                 "again"
