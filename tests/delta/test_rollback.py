@@ -99,6 +99,14 @@ def test_a_table_that_cannot_be_read_is_left_to_the_query_that_writes_it(tmp_pat
     assert roll_back(tmp_path) == []
 
 
+def test_a_listing_that_lacks_the_newest_version_rolls_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, long_story(seed=9, steps=20), RetentionPolicy())
+    monkeypatch.setattr(rollback, "newest_version", lambda path: newest_version(path) - 1)
+    assert roll_back(tmp_path) == []
+
+
 def test_what_a_job_that_is_superseded_still_commits_is_not_rolled_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.log.durable import ORDER, cutting, mark_again
 from streaming.delta.log.storage import has_all_files, open_table, set_aside, sole_writer
-from streaming.delta.log.table_log import BEFORE_FIRST, delete_log_after, log_entries, newest_version
+from streaming.delta.log.table_log import BEFORE_FIRST, delete_log_after, has_entry, log_entries, newest_version
 from streaming.delta.state import as_of_version
 from streaming.delta.store.place import at_once
 from streaming.errors import TableUnreadable
@@ -62,8 +62,10 @@ def _name_if_ahead(directory: Place, newest: int, name: str) -> str | None:
     with suppress(TableUnreadable):  # only the query that writes a damaged table is to stop
         table = open_table(directory / name)
         as_of = newest if table is None else as_of_version(table)
-        # A job that is being superseded may still commit: what a table follows from is there before the table.
-        if as_of > newest and as_of > newest_version(directory / PARTITION_CHANGES.name):
+        # A job that is being superseded may still commit: what a table follows from is there before the table. And a
+        # listing may lack what was written last, so the entry itself is looked up.
+        changes = directory / PARTITION_CHANGES.name
+        if as_of > newest and as_of > newest_version(changes) and not has_entry(changes, as_of):
             return name
     return None
 
