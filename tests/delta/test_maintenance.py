@@ -24,7 +24,7 @@ from streaming.delta.log import definitions, table_log
 from streaming.delta.log import maintenance as upkeep
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.durable import flush
-from streaming.delta.log.maintenance import AppendMaintenance, Maintenance, RetentionPolicy
+from streaming.delta.log.maintenance import AppendMaintenance, Maintenance, RetentionPolicy, wall_clock
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.table_log import delete_log_before, log_entries, newest_checkpoint, written_at
 from streaming.delta.log.writer import OVERWRITE, Writer
@@ -360,6 +360,20 @@ def test_days_of_history_are_a_setting_of_the_job(tmp_path: Path) -> None:
     assert count(tmp_path / PARTITION_STATE_TABLE.name) == 2
     assert log.at("a").position > 0
     assert state_as_of(tmp_path, log.version).clusters
+
+
+@pytest.mark.parametrize(("days", "expires"), [(30, True), (10_000, False)])
+@pytest.mark.usefixtures("often")
+def test_a_clock_that_is_ahead_of_that_of_the_store_ends_no_history(
+    tmp_path: Path, days: int, *, expires: bool
+) -> None:
+    """All of it is of 2023, and the clock of the job a hundred years ahead."""
+    policy = RetentionPolicy(days=days, clock=lambda: wall_clock() + 36_500 * 86_400_000_000)
+    commit(ChangeLog(tmp_path), tmp_path, times=1)
+    expired = list[dt.date]()
+    keeper = AppendMaintenance(Writer.opened(tmp_path, PARTITION_CHANGES), lambda _, day: expired.append(day), policy)
+    keeper.after_commit()
+    assert bool(expired) == expires
 
 
 @pytest.mark.usefixtures("often")

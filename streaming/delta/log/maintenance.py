@@ -7,7 +7,7 @@
   neither for longer: they select rows by version (``changes.reader``).
 
 The only clock is that of the store, which dates each entry: a round comes right after a commit, so the newest entry has
-the present time. The clock of the job may be an hour off.
+the present time. The clock of the job may be years ahead: of the two, the earlier one says what history expires.
 
 Readers ignore compaction (``dataChange`` is false). Depends on no row.
 """
@@ -172,7 +172,8 @@ class AppendMaintenance(Maintenance):
         is_recent = 0 <= now - self._expired_at < SECONDS_BETWEEN_EXPIRIES  # a clock may be set back
         if self._policy.days and not is_recent:
             self._expired_at = now
-            today = dt.datetime.fromtimestamp(now, dt.UTC).date()
+            written = written_at(self._path, self._writer.version)  # what a clock that is ahead deletes is gone
+            today = dt.datetime.fromtimestamp(now if written is None else min(now, written), dt.UTC).date()
             self.expire_history(today - dt.timedelta(days=self._policy.days))
         super()._round()
 
