@@ -15,7 +15,8 @@ Of rows of a topic it knows the log and the run of each, and where another log b
 #   - else the log was replaced, restored or cut. The job applies everything before that row, the query goes back (as
 #     for the directory when it starts), and the row is the first of the new log;
 #   - unless this process has left that log before: then two collectors have the same name, and their records alternate.
-#     The job refuses and reports those of the log that it left; the other log continues.
+#     The job refuses and reports those of the log that it left; the other log continues. If they name it as a part of
+#     their own, there is one collector: old records were read again, as of a topic with another id.
 #
 # Offsets. The commit of a batch contains the offsets after it, so after a crash reading continues there. Samples have
 # many tables with separate commits, so ``source_progress`` holds their offsets and positions. Records that were applied
@@ -231,7 +232,8 @@ def piece_of(
         if last is None or run is not last[0]:
             if _comes_late(run, position, applied.get(run.source, NOWHERE)):
                 continue  # it was applied
-            if run.log_id in left.get(run.source, ()):
+            is_left = run.log_id in left.get(run.source, ())
+            if is_left and applied.get(run.source, NOWHERE).log_id not in run.runs:
                 refused.add(run)
             elif _is_another(run, position, applied.get(run.source, NOWHERE)):
                 end, other = index, run

@@ -274,6 +274,24 @@ def test_what_comes_late_of_the_run_before_is_of_the_same_log(
     assert reader.said == []
 
 
+def test_a_topic_that_is_read_again_from_its_beginning_ends_where_its_log_ends(
+    tmp_path: Path, reader: Reader, open_anywhere: OpenBatch
+) -> None:
+    """Its id is another one, as of a mirror of the bus: its oldest records name no run that came later."""
+    ids = [new_log_id(None)]
+    for _ in range(2):
+        ids.append(new_log_id(ids[-1]))
+    records = list[Sent]()
+    for number, some in enumerate((STORY[:10], STORY[10:20], STORY[20:])):
+        begin = 0 if not records else cast("int", records[-1].end)
+        records += log(some, ids[number], ids[: number + 1], at=begin)
+    open_anywhere(tmp_path, reader).apply(rows(sent(records[:24])))
+    open_anywhere(tmp_path, reader).apply(rows(sent(records)))
+    assert ReplicationBatch(tmp_path).at(SOURCE) == LogPosition(cast("int", records[-1].position), ids[-1])
+    assert changes(tmp_path)[-1:] == expected_changes(STORY)[-1:]
+    assert not [sentence for sentence in reader.said if "two collectors" in sentence]
+
+
 def test_positions_are_the_same_on_the_way_from_the_directory_to_kafka_and_back(
     tmp_path: Path, reader: Reader, open_batch: OpenBatch
 ) -> None:
