@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ from streaming.delta.log.storage import table_at
 from streaming.delta.store import objects
 from streaming.delta.store.lease import FOLDER, NUMBERS_LEFT, JobLease, LeaseWatch
 from streaming.delta.store.objects import prove_exclusive
-from streaming.delta.store.place import Url, place_of
+from streaming.delta.store.place import Place, Url, place_of
 from streaming.errors import ConfigurationError, IsrwatchError, TableRefused
 from streaming.jobs.application import recover
 from tests.delta.store.test_lease import Clock
@@ -191,6 +192,22 @@ def test_a_store_that_ignores_the_condition_is_refused(proxy: FaultProxy) -> Non
     proxy.fault(Fault.UNCONDITIONAL, to("PUT"))
     with pytest.raises(ConfigurationError, match=r"is no store for tables: \d of 8 writers of one name were told"):
         prove_exclusive(at(proxy, "race", "30s", "10s"))
+
+
+def test_a_store_that_looks_at_a_name_and_then_takes_the_content_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a gateway does: what is small enough it takes at once, and a commit is not small."""
+    there = dict[Place, bytes]()
+
+    def create(name: Place, content: bytes) -> bool:
+        is_there = name in there
+        for _ in range(len(content) // 4096):
+            time.sleep(0.005)
+        return False if is_there else there.setdefault(name, content) is not None
+
+    for verb, does in (("create", create), ("get", there.__getitem__), ("delete", there.pop)):
+        monkeypatch.setattr(objects, verb, does)
+    with pytest.raises(ConfigurationError, match="is no store for tables"):
+        prove_exclusive(Path("gateway"))
 
 
 def test_the_first_start_and_doctor_refuse_a_store_in_which_commits_would_be_lost(
