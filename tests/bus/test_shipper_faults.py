@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import BusFrame
-from streaming.bus.kafka.shipper import Shipper
+from streaming.bus.kafka.shipper import STATE, Shipper
 from streaming.bus.kafka.topics import BusTopic
 from streaming.contracts.observations import Channel
 from streaming.errors import IsrwatchError
@@ -57,7 +57,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     running = Broker(library, cluster)
     names = running.settings.replication_topic, running.settings.samples_topic
     topics = {name: BusTopic(name, "id", 1, 1_000_000, "") for name in names}
-    for place in ("streaming.bus.kafka.shipper.ensure", "tests.plugins.kafka_bus.described"):
+    ours = "streaming.bus.kafka.shipper"
+    for place in (f"{ours}.ensure", f"{ours}.described", "tests.plugins.kafka_bus.described"):
         monkeypatch.setattr(place, lambda *_: topics)  # it answers no administrator
     try:
         yield running
@@ -67,7 +68,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
 
 
 def publisher_of(directory: Path) -> DirectoryPublisher:
-    return DirectoryPublisher(directory, segment_bytes=1 << 20, fsync=False)
+    return DirectoryPublisher(directory, segment_bytes=1_000, fsync=False)
 
 
 def ship(shipper: Shipper, most: int = 10) -> None:
@@ -116,3 +117,24 @@ def test_a_log_that_another_one_replaces_between_two_rounds_is_shipped_from_its_
     shipper.close()
     assert [each.payload for each in stored(broker.settings)[3:]] == payloads(tmp_path)
     assert "was replaced, restored from a copy, or cut since it was shipped" in said[0]
+
+
+@pytest.mark.parametrize("content", ["[]", '{"format": 1, "topics": {}, "logs": []}'])
+def test_nothing_is_deleted_while_the_progress_cannot_be_stored(
+    broker: Broker, heartbeat: Heartbeats, tmp_path: Path, content: str
+) -> None:
+    """The next shipper would count it as lost. A progress that makes no sense is none."""
+    (tmp_path / STATE).write_text(content)
+    with closing(publisher_of(tmp_path)) as publisher:
+        for moment in range(20):
+            publisher.publish([heartbeat(moment)])
+    kept = payloads(tmp_path)
+    shipper = Shipper(tmp_path, broker.settings)
+    (tmp_path / f".{STATE}.draft").mkdir()
+    ship(shipper)
+    shipper.delete_shipped()
+    assert payloads(tmp_path) == kept
+    (tmp_path / f".{STATE}.draft").rmdir()
+    shipper.delete_shipped()
+    assert len(payloads(tmp_path)) < len(kept)
+    shipper.close()

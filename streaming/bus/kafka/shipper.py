@@ -220,7 +220,7 @@ class Shipper:
         return shipped
 
     def delete_shipped(self) -> None:
-        """Delete shipped segments, after syncing to disk that they are shipped.
+        """Delete shipped segments, after syncing to disk that they are shipped; else they would count as lost later.
 
         Raises:
             ConnectionRefused: a topic is gone or was created again, which a producer does not notice: nothing is
@@ -229,8 +229,9 @@ class Shipper:
         if not self._has_advanced:
             return
         self._check_topics()
+        if not self._store():
+            return
         self._has_advanced = False
-        self._store()
         sync_file(self._directory / STATE)
         for (channel, source), shipped in self._logs.items():
             if shipped.log_id is not None:
@@ -514,10 +515,11 @@ class Shipper:
             for name, values in stored["logs"].items():
                 channel, _, source = name.partition("/")
                 self._logs[Channel(channel), source] = Shipped(**values)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             self._identities, self._logs = {}, {}
 
-    def _store(self) -> None:
+    def _store(self) -> bool:
+        """Write the progress; return whether that was possible."""
         logs = {f"{channel}/{source}": asdict(shipped) for (channel, source), shipped in self._logs.items()}
         draft = self._directory / f".{STATE}.draft"
         try:
@@ -527,5 +529,8 @@ class Shipper:
             draft.replace(self._directory / STATE)
         except OSError as error:
             self._say(
-                f"cannot write {self._directory / STATE}: {error.strerror}; after a restart more is shipped twice"
+                f"cannot write {self._directory / STATE}: {error.strerror}; after a restart more is shipped twice, and "
+                "nothing that is shipped is deleted meanwhile"
             )
+            return False
+        return True
