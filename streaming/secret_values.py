@@ -173,6 +173,7 @@ def _content(path: str, key: str) -> str:
 _JAAS: Final = "sasl.jaas.config"
 _LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
 _TOKEN_MODULE: Final = "OAuthBearerLoginModule"  # noqa: S105 - the name of a class
+_CLASS: Final = re.compile(r"[\w.$]+")
 _OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
 _OIDC: Final = ".OAuthBearerLoginCallbackHandler"
 _OF_TOKENS: Final = {
@@ -180,10 +181,13 @@ _OF_TOKENS: Final = {
     "clientSecret": "sasl.oauthbearer.client.secret",
     "scope": "sasl.oauthbearer.scope",
 }
+_EXTENSION: Final = "extension_"
 _SAME: Final = {
     "ssl.truststore.certificates": "ssl.ca.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
 }
 _LOGINS: Final = frozenset({
     "sasl.username", "sasl.password", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret",
@@ -199,6 +203,10 @@ _MEANINGLESS: Final = frozenset({
     "ssl.cipher.suites", "security.providers",
     "default.api.timeout.ms", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
     "metrics.sample.window.ms", "send.buffer.bytes", "receive.buffer.bytes", "socket.connection.setup.timeout.max.ms",
+    "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms", "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter",
+    "sasl.login.retry.backoff.max.ms", "sasl.login.retry.backoff.ms",
+    "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor",
 })  # fmt: skip
 """Properties of Java's clients alone that decide neither whom a client trusts nor as whom it logs in."""
 
@@ -240,7 +248,8 @@ def _read(path: Path) -> dict[str, str]:
     import javaproperties  # noqa: PLC0415 - only who connects needs it
 
     try:
-        return dict(javaproperties.loads(path.read_text(encoding="utf-8-sig")))
+        given = javaproperties.loads(path.read_text(encoding="utf-8-sig"))
+        return {name: value.strip() for name, value in given.items()}  # as Kafka's clients do with every value
     except OSError as error:
         raise ConfigurationError(f"cannot read the client properties {path}: {reason_of(error)}") from None
     except (UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
@@ -263,21 +272,33 @@ def _refuse_classes(path: Path, taken: Mapping[str, str]) -> None:
 
 def _login(path: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Return the login that ``sasl.jaas.config`` names."""
-    module, _, options_text = given.get(_JAAS, "").strip().partition(" ")
+    module, *rest = given.get(_JAAS, "").split(maxsplit=1) or [""]
     if not module:
         return {}
-    options = {name: _unquoted(taken) for name, *taken in _OPTION.findall(options_text)}
+    options = {name: _unquoted(taken) for name, *taken in _OPTION.findall("".join(rest))}
     kind = module.rpartition(".")[2]
     if kind in _LOGIN_MODULES:
         names = {"username": "sasl.username", "password": "sasl.password"}
         return {theirs: options[ours] for ours, theirs in names.items() if ours in options}
     if kind == _TOKEN_MODULE:
         ids = {theirs: options[ours] for ours, theirs in _OF_TOKENS.items() if ours in options}
-        return {"sasl.oauthbearer.method": "oidc", **ids}
+        return {"sasl.oauthbearer.method": "oidc", **ids, **_extensions(options)}
+    if not _CLASS.fullmatch(module):
+        raise ConfigurationError(
+            f"{path} has a {_JAAS} that names no login module: begin it with that of its mechanism"
+        )
     raise ConfigurationError(
         f"{path} logs in with {module}, which only Java can run: use a listener with PLAIN, SCRAM or OAUTHBEARER, "
         'whose tokens come from "sasl.oauthbearer.method" = "oidc", or from "isrwatch.token.command"'
     )
+
+
+def _extensions(options: Mapping[str, str]) -> dict[str, str]:
+    """Return what goes with each token, such as the cluster and the pool of Confluent Cloud."""
+    given = (
+        f"{name.removeprefix(_EXTENSION)}={value}" for name, value in options.items() if name.startswith(_EXTENSION)
+    )
+    return {"sasl.oauthbearer.extensions": text} if (text := ",".join(given)) else {}
 
 
 def _unquoted(taken: tuple[str, ...] | list[str]) -> str:

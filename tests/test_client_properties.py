@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.x509.oid import NameOID
 
 from streaming.errors import ConfigurationError
-from streaming.secret_values import client_properties, with_secrets
+from streaming.secret_values import as_of_now, client_properties, with_secrets
 from streaming.settings import ClusterSettings, Settings
 from streaming.sources.protocol.security import from_client
 
@@ -56,10 +56,11 @@ def stores(tmp_path: Path) -> Path:
     [
         'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="s \\\\"x\\\\";";',
         "org.apache.kafka.common.security.scram.ScramLoginModule required \\\n  username=ann password='s \"x\";';",
+        "org.apache.kafka.common.security.scram.ScramLoginModule\trequired username=ann\tpassword='s \"x\";'; ",
     ],
 )
 def test_the_login_of_java_is_that_of_librdkafka(tmp_path: Path, login: str) -> None:
-    text = f"# ours\nsecurity.protocol: SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={login}\n"
+    text = f"# ours\nsecurity.protocol: SASL_PLAINTEXT \nsasl.mechanism=SCRAM-SHA-512\t\nsasl.jaas.config={login}\n"
     found = of(tmp_path, text)
     security = from_client(found)
     assert (security.username, security.password, security.mechanism) == ("ann", 's "x";', "SCRAM-SHA-512")
@@ -137,6 +138,23 @@ def test_tokens_of_an_openid_connect_provider_are_asked_for(tmp_path: Path) -> N
     assert from_client(found).tokens is not None
 
 
+def test_tokens_are_asked_for_as_the_clients_of_kafka_4_1_and_of_confluent_cloud_do(tmp_path: Path) -> None:
+    found = of(
+        tmp_path,
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nsasl.login.refresh.window.factor=0.7\n"
+        "sasl.oauthbearer.token.endpoint.url=https://login.example/token\nsasl.login.read.timeout.ms=5000\n"
+        "sasl.oauthbearer.client.credentials.client.id=isrwatch\n"
+        "sasl.oauthbearer.client.credentials.client.secret=s\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        "extension_logicalCluster='lkc-1' extension_identityPoolId=pool-2;\n",
+    )
+    tokens = from_client(found).tokens
+    assert tokens is not None
+    assert tokens.extensions == {"logicalCluster": "lkc-1", "identityPoolId": "pool-2"}
+    of(tmp_path, "sasl.oauthbearer.client.credentials.client.id=renewed\n")
+    assert as_of_now(found["sasl.oauthbearer.client.id"]) == "renewed"
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -145,6 +163,7 @@ def test_tokens_of_an_openid_connect_provider_are_asked_for(tmp_path: Path) -> N
             "sasl.client.callback.handler.class=software.amazon.msk.auth.iam.IAMClientCallbackHandler",
             "sasl.client.callback.handler.class, a class that only Java can run",
         ),
+        ('sasl.jaas.config=password="changeit" username=a;', "sasl.jaas.config that names no login module"),
         ("ssl.truststore.location=/nowhere", "ssl.truststore.location cannot be used: /nowhere: .*No such file"),
         ("ssl.truststore.location={0}/old.jks", "it has the old format JKS; convert it, by keytool -importkeystore"),
         ("ssl.truststore.location={0}/trust.p12\nssl.truststore.password=no", "it is no PKCS #12 store, or its"),
