@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import ssl
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from datetime import UTC, datetime
+from http.client import HTTPException
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,6 +20,7 @@ import typer
 from streaming.configuration_file import OPTION_HELP
 from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.escapes import printable
 from streaming.settings import NO_LINKS, load
 from streaming.terminal import Terminal
 
@@ -106,16 +110,41 @@ def send(url: str, alert: dict[str, object]) -> str:
         headers={"Content-Type": "application/json", **headers},
     )
     try:
-        with urllib.request.urlopen(request, timeout=SECONDS):  # noqa: S310 - address_and_login has checked the scheme
-            return address
+        with _STRAIGHT.open(request, timeout=SECONDS) as response:
+            refused = "answers with a page" if "html" in response.headers.get("Content-Type", "") else ""
     except urllib.error.HTTPError as refusal:
-        login = "name a login in it, as in http://user:password@host:9093"
-        why = login if refusal.code in {401, 403} else "is it the address of an Alertmanager?"
-        raise ConfigurationError(f"--alertmanager {address} answers {refusal.code} {refusal.reason}: {why}") from None
-    except (OSError, ValueError) as error:
-        raise ConnectionRefused(
-            f"--alertmanager {address} does not answer: {getattr(error, 'reason', error)}; is it running?"
-        ) from None
+        refused = f"answers {refusal.code} {refusal.reason}"
+        if to := refusal.headers.get("Location"):
+            raise ConfigurationError(
+                f"--alertmanager {address} leads to {printable(to)}: give the address of Alertmanager itself"
+            ) from None
+        if refusal.code in {401, 403}:
+            raise ConfigurationError(
+                f"--alertmanager {address} {refused}: name a login in it, as in http://user:password@host:9093"
+            ) from None
+    except (OSError, ValueError, HTTPException) as error:
+        raise ConnectionRefused(f"--alertmanager {address} does not answer: {why_silent(error)}") from None
+    if refused:
+        raise ConfigurationError(f"--alertmanager {address} {refused}: is it the address of an Alertmanager?")
+    return address
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows none: the page of a login would answer what is meant for Alertmanager, and accept nothing."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Leave the answer as it is."""
+
+
+_STRAIGHT: Final = urllib.request.build_opener(_NoRedirects)
+
+
+def why_silent(error: Exception) -> str:
+    """Return why a server gives no answer, and what to look at."""
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({reason.verify_message}); name its authority in SSL_CERT_FILE"
+    return f"{printable(str(reason).strip())}; is it running?"
 
 
 def address_and_login(url: str, option: str, example: str) -> tuple[str, dict[str, str]]:
@@ -127,8 +156,12 @@ def address_and_login(url: str, option: str, example: str) -> tuple[str, dict[st
     Raises:
         ConfigurationError: it is no URL; names the option and an example.
     """
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_url = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_url = False
+    if not is_url or re.search(r"\s", url):
         raise ConfigurationError(f"{option}: write a URL, such as {example}")
     login, _, host = parts.netloc.rpartition("@")
     address = urllib.parse.urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))

@@ -15,10 +15,11 @@ import urllib.request
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.alert_settings import is_on
-from streaming.commands.alerts import address_and_login
+from streaming.commands.alerts import address_and_login, why_silent
 from streaming.commands.doctor_machine import SECONDS, Status, numbered
 from streaming.contracts.alerts import ALERTS
 from streaming.errors import ConfigurationError, ConnectionRefused
@@ -67,9 +68,10 @@ class Api:
                 else "see its log"
             )
             raise ConfigurationError(f"--prometheus {address} answers {refusal.code} {refusal.reason}: {why}") from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise ConnectionRefused(f"--prometheus {address} gives no answer of Prometheus: {reason}") from None
+        except (OSError, ValueError, HTTPException) as error:
+            raise ConnectionRefused(
+                f"--prometheus {address} gives no answer of Prometheus: {why_silent(error)}"
+            ) from None
         if not isinstance(answer, dict) or answer.get("status") != "success":
             raise ConfigurationError(f"--prometheus {address} answers, but is no Prometheus: give its URL")
         return answer["data"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from typer.testing import CliRunner
 
 from streaming.commands.alerts import app
-from streaming.errors import ConfigurationError, ConnectionRefused
-from tests.plugins.local_http import collecting_webhook, free_port, serving_exposition, wait_until
+from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
+from tests.plugins.local_http import collecting_webhook, free_port, wait_until
 from tests.plugins.prometheus import running_alertmanager
 
 
@@ -49,15 +53,43 @@ def test_what_does_not_answer_is_one_sentence_without_the_login() -> None:
     assert "secret" not in str(refusal.value)
 
 
-def test_what_is_no_alertmanager_is_named() -> None:
-    refused = pytest.raises(ConfigurationError, match="is it the address of an Alertmanager")
-    with serving_exposition("") as page, refused:
-        run("--alertmanager", f"http://{page.address}")
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("HTTP/1.1 404 Not Found\r\n", "answers 404 Not Found: is it the address of an Alertmanager"),
+        ("HTTP/1.1 302 Found\r\nLocation: /login\r\n", "leads to /login: give the address of Alertmanager itself"),
+        ("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n", "answers with a page: is it the address of an Alertm"),
+        ("SSH-2.0-OpenSSH\r\n", "does not answer: SSH-2.0-OpenSSH; is it running"),
+    ],
+)
+def test_what_is_no_alertmanager_is_named(answer: str, sentence: str) -> None:
+    with answering(answer) as port, pytest.raises(IsrwatchError, match=sentence):
+        run("--alertmanager", f"http://127.0.0.1:{port}")
 
 
-def test_what_is_no_url_is_refused() -> None:
+@contextmanager
+def answering(head: str) -> Iterator[int]:
+    """Serve one answer to every request."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = server.accept()
+                    with client:
+                        client.recv(65_536)
+                        client.sendall(f"{head}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
+
+        Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "url", ["alertmanager:9093", "http://alertmanager:http", "http://[::1:9093", "http://a b:9093"]
+)
+def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="--alertmanager: write a URL, such as http://alertmanager:9093"):
-        run("--alertmanager", "alertmanager:9093")
+        run("--alertmanager", url)
 
 
 @pytest.mark.parametrize(
