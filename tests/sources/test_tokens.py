@@ -103,6 +103,8 @@ def test_a_wrong_secret_and_a_provider_that_is_down_are_said(provider: Provider)
         first_bytes({**oidc(provider), "sasl.oauthbearer.client.secret": "x"})
     with pytest.raises(ConnectionRefused, match="does not answer"):
         first_bytes({**oidc(provider), "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1/token"})
+    with pytest.raises(ConnectionRefused, match="does not answer: nonnumeric port"):
+        first_bytes({**oidc(provider), "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:http/token"})
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import threading
 import time
 from base64 import b64encode, urlsafe_b64decode
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode
@@ -165,7 +166,7 @@ def _token_of_provider(client: Mapping[str, str]) -> Token:
         raise ConnectionRefused(
             f"the token endpoint {url} refuses client {client_id!r}: HTTP {refusal.code}; check sasl.oauthbearer.*"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise ConnectionRefused(f"the token endpoint {url} does not answer: {error}") from None
     if token is None:
         raise ConnectionRefused(f"the token endpoint {url} answers without an access_token")
