@@ -13,6 +13,8 @@ import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Final
 
+from streaming.web.config_file import has_tls
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -29,7 +31,7 @@ def local_url(listen: str, web_config_file: str, path: str) -> str:
     if not port:
         return ""
     shown = "127.0.0.1" if host in {"", "0.0.0.0", "[::]"} else host  # noqa: S104 - an address that is shown
-    return f"{'https' if web_config_file else 'http'}://{shown}:{port}{path}"
+    return f"{'https' if has_tls(web_config_file) else 'http'}://{shown}:{port}{path}"
 
 
 class LivenessProbe:

@@ -150,6 +150,7 @@ def _java(_: Settings) -> Iterator[tuple[Status, str]]:
 
 def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.runtime.listening import listen_all
+    from streaming.web.config_file import has_tls
 
     for key, address, web_config_file in (
         ("collect.listen", settings.collect.listen, settings.collect.web_config_file),
@@ -163,21 +164,12 @@ def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
                 opened.close()
         except ConfigurationError as refusal:
             program = f"isrwatch {key.partition('.')[0]}"
-            if all(program in _title_at(each.strip(), is_tls=_has_tls(web_config_file)) for each in address.split(",")):
+            if all(program in _title_at(each.strip(), is_tls=has_tls(web_config_file)) for each in address.split(",")):
                 yield Status.OK, f"{key}: {program} runs already at {address}"
             else:
                 yield Status.WARNING, f"{refusal}, unless it is {program} that runs already"
         else:
             yield Status.OK, f"{key}: {address} is free"
-
-
-def _has_tls(web_config_file: str) -> bool:
-    from streaming.web.protection import protection_of
-
-    try:
-        return protection_of(web_config_file).rules.context is not None
-    except ConfigurationError:  # which the next check reports
-        return False
 
 
 def _title_at(address: str, *, is_tls: bool) -> str:

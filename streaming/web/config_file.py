@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -17,7 +18,6 @@ from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 NO_CLIENT_CERT: Final = "NoClientCert"
 VERIFY_IF_GIVEN: Final = "VerifyClientCertIfGiven"
@@ -110,6 +110,14 @@ def read_web_config(path: Path) -> WebConfig:
         return _web_config(document, path)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from None
+
+
+def has_tls(file: str) -> bool:
+    """Return whether a program with this file, "" for none, serves HTTPS; False if the file is refused."""
+    try:
+        return bool(file) and read_web_config(Path(file)).tls is not None
+    except ConfigurationError:
+        return False
 
 
 def _web_config(document: Any, path: Path) -> WebConfig:  # noqa: ANN401 - any YAML

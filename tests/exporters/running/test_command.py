@@ -63,12 +63,22 @@ def test_a_url_of_data_is_that_of_the_tables_alone() -> None:
         (ExportSettings(), "http://127.0.0.1:9308/"),
         (ExportSettings(listen=":9308"), "http://127.0.0.1:9308/"),
         (ExportSettings(listen="[::]:9308, 127.0.0.1:1"), "http://127.0.0.1:9308/"),
-        (ExportSettings(listen="[::1]:9308", web_config_file="w"), "https://[::1]:9308/"),
         (ExportSettings(url="https://isrwatch.example/x"), "https://isrwatch.example/x/"),
     ],
 )
 def test_the_address_of_the_pages_is_one_that_a_browser_here_can_open(export: ExportSettings, url: str) -> None:
     assert page_url(Settings(export=export)) == url
+
+
+@pytest.mark.parametrize(
+    ("content", "scheme"),
+    [("basic_auth_users: {}\n", "http"), ("tls_server_config: {cert_file: a.crt, key_file: a.key}\n", "https")],
+)
+def test_the_address_of_the_pages_is_one_of_https_if_they_have_tls(tmp_path: Path, content: str, scheme: str) -> None:
+    file = tmp_path / "web.yml"
+    file.write_text(content)
+    export = ExportSettings(listen="[::1]:9308", web_config_file=str(file))
+    assert page_url(Settings(export=export)) == f"{scheme}://[::1]:9308/"
 
 
 @pytest.mark.parametrize(
