@@ -101,18 +101,23 @@ def _of_conditions(name: str, sentence: str, settings: Settings, command: str, a
 
 
 _REMEMBERED: Final = "1d"
+_NAME: Final = r"(.*?)( [(][\\w-]{22}[)])?"
+"""The name of a cluster without its id behind it, as a regular expression in a string of PromQL."""
 
 
 def _blind(settings: Settings) -> Rule:
     """Return the rule of blindness: one alert if nothing is fresh, otherwise one for each cluster that is not.
 
     Nothing is fresh without a job, an exporter or a bus: that is one alert without a cluster. Where an exporter is gone
-    and others are there, its clusters are missing. A cluster with another name is the same one.
+    and others are there, its clusters are missing. A cluster with another name is the same one; one that was rebuilt
+    has the name of the old one, and both have their ids behind it while both are observed.
     """
     name = "IsrwatchBlind"
     info, fresh = (signal.series(scope(settings)) for signal in (clusters.INFO, clusters.PARTITIONS))
     stale = f"max by (cluster) ({conditions(name, settings)})"
-    missing = f"max by (cluster) (last_over_time({info}[{_REMEMBERED}]) unless on (cluster_id) {info})"
+    before = f'label_replace(last_over_time({info}[{_REMEMBERED}]), "name", "$1", "cluster", "{_NAME}")'
+    now = f'label_replace({info}, "name", "$1", "cluster", "(.*)")'
+    missing = f"max by (cluster) ({before} unless on (cluster_id) {info} unless on (name) {now})"
     return rule(
         name,
         f"({stale} or {missing}) and on () group({fresh})\nor absent({fresh})",

@@ -49,7 +49,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchBlind",
-          "expr": "(max by (cluster) (min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"job_down|data_stale|no_data\"})) or max by (cluster) (last_over_time(kafka_replication_cluster_info[1d]) unless on (cluster_id) kafka_replication_cluster_info)) and on () group(kafka_replication_cluster_partitions)\nor absent(kafka_replication_cluster_partitions)",
+          "expr": "(max by (cluster) (min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"job_down|data_stale|no_data\"})) or max by (cluster) (label_replace(last_over_time(kafka_replication_cluster_info[1d]), \"name\", \"$1\", \"cluster\", \"(.*?)( [(][\\\\w-]{22}[)])?\") unless on (cluster_id) kafka_replication_cluster_info unless on (name) label_replace(kafka_replication_cluster_info, \"name\", \"$1\", \"cluster\", \"(.*)\"))) and on () group(kafka_replication_cluster_partitions)\nor absent(kafka_replication_cluster_partitions)",
           "for": "15m",
           "keep_firing_for": "15m",
           "labels": {

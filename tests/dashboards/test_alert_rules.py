@@ -154,6 +154,19 @@ def test_one_of_two_exporters_that_dies_leaves_its_clusters_blind_and_a_rename_d
     played(tmp_path, only(RULES, "IsrwatchBlind"), series, {24: set(), 28: {blind("edge")}})
 
 
+def test_a_kafka_cluster_that_another_one_replaces_behind_its_name_is_not_missed(tmp_path: Path) -> None:
+    old, new = "oldoldoldoldoldoldoldo", "new-new_new-new_new-ne"
+    series = {
+        FRESH.format("prod"): "6x60",
+        INFO.format("prod", old): "1x10 stale",
+        INFO.format(f"prod ({old})", old): "_x11 1 stale",  # while both are observed
+        INFO.format(f"prod ({new})", new): "_x11 1 stale",
+        INFO.format("prod", new): "_x12 1x50",
+        INFO.format("prod (eu)", "e"): "1x10 stale",
+    }
+    played(tmp_path, only(RULES, "IsrwatchBlind"), series, {24: set(), 28: {blind("prod (eu)")}})
+
+
 # Parts of isrwatch.
 
 
