@@ -131,9 +131,16 @@ def test_an_incident_is_a_group_and_what_none_explains_is_one_of_its_own() -> No
     assert "inhibit_rules" not in ALERTMANAGER, "what is inhibited after it was notified sends no resolved"
 
 
+LONGEST_GROUP = 32_767
+"""Bytes of a text of Kafka's protocol."""
+
+
 def test_the_scrape_has_limits_and_asks_the_exporter() -> None:
     job, *own = PROMETHEUS["scrape_configs"]
-    assert {"sample_limit", "body_size_limit", "label_limit", "label_value_length_limit"} <= set(job)
+    assert {"sample_limit", "body_size_limit", "label_limit"} <= set(job)
+    assert job["label_value_length_limit"] > LONGEST_GROUP, (
+        "any client may call its group so, and the scrape would fail"
+    )
     assert job["job_name"] == "isrwatch"
     assert {each["job_name"] for each in own} == {"isrwatch-collector", "isrwatch-job"}, (
         "IsrwatchDegraded asks for them"
