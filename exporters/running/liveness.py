@@ -11,6 +11,7 @@ import ssl
 import threading
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Final
 
 from streaming.web.config_file import has_tls
@@ -51,7 +52,7 @@ class LivenessProbe:
             if self._unanswered < PROBES_WITHOUT_ANSWER:
                 return None
             return f"it has not answered {self._unanswered} times at {self._url}"
-        except (OSError, urllib.error.URLError):  # it does not listen yet, or not any more
+        except (OSError, HTTPException):  # it does not listen yet, or not any more, or has ended while it answered
             return None
         self._has_answered, self._unanswered = True, 0
         self._failed = self._failed + 1 if status == _HANGS else 0

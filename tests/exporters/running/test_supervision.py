@@ -154,7 +154,7 @@ def test_a_killed_supervisor_leaves_no_process_not_even_one_that_ignores_signals
 
 
 class HealthPage(BaseHTTPRequestHandler):
-    """Answers as ``statuses`` has it, the last one again and again; 0 answers nothing."""
+    """Answers as ``statuses`` has it, the last one again and again; 0 answers nothing, 1 no HTTP."""
 
     statuses: list[int]
     released: Event
@@ -163,6 +163,9 @@ class HealthPage(BaseHTTPRequestHandler):
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
         if status == 0:
             self.released.wait(60)
+            return
+        if status == 1:
+            self.wfile.write(b"cut off\n")
             return
         self.send_response(status)
         self.end_headers()
@@ -194,7 +197,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("statuses", "why"),
     [
-        ((200, 503, 503, 200, 503, 503, 503, 200), "the query samples hangs"),
+        ((200, 503, 503, 200, 1, 503, 503, 503, 200), "the query samples hangs"),
         ((200, 0, 0, 200, 0, 0, 0, 0, 0, 0, 200), "it has not answered 6 times at http"),
     ],
 )
