@@ -14,6 +14,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final, Self
 
 from streaming.errors import ConfigurationError, reason_of
@@ -174,6 +175,7 @@ _JAAS: Final = "sasl.jaas.config"
 _LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
 _TOKEN_MODULE: Final = "OAuthBearerLoginModule"  # noqa: S105 - the name of a class
 _CLASS: Final = re.compile(r"[\w.$]+")
+_PEM: Final = re.compile(r"(-----BEGIN [A-Z ]+-----)([\sA-Za-z0-9+/=]+)(-----END [A-Z ]+-----)\s*")
 _OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
 _OIDC: Final = ".OAuthBearerLoginCallbackHandler"
 _OF_TOKENS: Final = {
@@ -238,7 +240,11 @@ def _properties(path: Path) -> dict[str, str]:
         if name not in _ELSEWHERE | _MEANINGLESS and name != _JAAS
     }
     _refuse_classes(path, taken)
-    taken = {name: value for name, value in taken.items() if not name.endswith((".class", ".classes"))}
+    taken = {
+        name: _in_lines(value) if name.endswith(".pem") else value
+        for name, value in taken.items()
+        if not name.endswith((".class", ".classes"))
+    }
     if taken.get("ssl.endpoint.identification.algorithm") == "":
         taken["ssl.endpoint.identification.algorithm"] = "none"
     return {**_login(path, given), **taken}
@@ -254,6 +260,11 @@ def _read(path: Path) -> dict[str, str]:
         raise ConfigurationError(f"cannot read the client properties {path}: {reason_of(error)}") from None
     except (UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
         raise ConfigurationError(f"{path} is no properties file in UTF-8: {error}") from None
+
+
+def _in_lines(pem: str) -> str:
+    """Return PEM with the line ends that it needs: in these files spaces are as good (KIP-651)."""
+    return _PEM.sub(lambda each: "\n".join([each[1], *wrap("".join(each[2].split()), 64), each[3], ""]), pem)
 
 
 def _refuse_classes(path: Path, taken: Mapping[str, str]) -> None:

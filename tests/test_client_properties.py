@@ -113,7 +113,24 @@ def test_pem_files_and_pem_in_the_file_are_taken(tmp_path: Path, stores: Path) -
     tls = from_client(of(tmp_path, f"{text}ssl.truststore.location={stores}/own.pem\nssl.key.password=changeit\n")).tls
     assert tls is not None
     assert names(tls.context()) == ["isrwatch"]
-    assert of(tmp_path, "ssl.truststore.certificates=-----BEGIN \\\n  CERT\n") == {"ssl.ca.pem": "-----BEGIN CERT"}
+
+
+@pytest.mark.parametrize("between", ["\\n", " ", "\\\n", " \\\n    ", "\\n\\\n"])
+def test_pem_in_the_file_is_taken_on_one_line_or_several(tmp_path: Path, between: str) -> None:
+    key, own = certificate("isrwatch")
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"changeit"))
+    chain, secret = (between.join(pem.decode().splitlines()) for pem in (own.public_bytes(Encoding.PEM) * 2, private))
+    text = (
+        f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.certificates={chain}\nssl.keystore.type=PEM\n"
+    )
+    tls = from_client(
+        of(
+            tmp_path,
+            f"{text}ssl.keystore.certificate.chain={chain}\nssl.keystore.key={secret}\nssl.key.password=changeit\n",
+        )
+    ).tls
+    assert tls is not None
+    assert names(tls.context()) == ["isrwatch"]
 
 
 def test_a_password_that_changes_in_the_file_is_used_at_the_next_login(tmp_path: Path) -> None:
