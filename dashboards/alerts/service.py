@@ -97,13 +97,18 @@ _BETWEEN: Final = "1h"
 
 
 def _traffic_stopped(settings: Settings) -> Rule:
-    """Return the rule of a topic that has had records all the time, and has none now."""
+    """Return the rule of a topic that has had records all the time, and has none now.
+
+    The names of kafka_exporter have no cluster: the scrape adds it as ``kafka_cluster``.
+    """
     name, written = "IsrwatchTrafficStopped", partitions.HIGH_WATERMARK.series(scope(settings))
-    now = f"sum by (topic) (rate({written}[{_QUIET}])) == 0"
-    before = f"sum by (topic) (rate({written}[{_BUSY}] offset {_BETWEEN}))"
+    now, before = (
+        f"sum by (kafka_cluster, topic) (max by (kafka_cluster, topic, partition) (rate({written}{window})))"
+        for window in (f"[{_QUIET}]", f"[{_BUSY}] offset {_BETWEEN}")
+    )
     return rule(
         name,
-        f"{now}\nand {before} > {threshold(name, settings):g}",
+        f"{now} == 0\nand {before} > {threshold(name, settings):g}",
         "Topic {{ $labels.topic }} used to have new records and has none. First: ask the owners of its producers",
         settings,
         command="isrwatch partitions --topic {{ $labels.topic }}",

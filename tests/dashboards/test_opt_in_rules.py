@@ -63,7 +63,8 @@ _P99 = "kafka_network_requestmetrics_totaltimems_{}_99thpercentile"
 PRODUCE, FETCH = (of_broker(_P99.format(request)) for request in ("produce", "fetchconsumer"))
 METADATA = of_broker("kafka_server_broker_metadata_metrics_metadata_apply_error_count")
 OFF_PREFERRED = f"{OWN}cluster_off_preferred_leader_partitions{{{PROD}}}"
-TRAFFIC = 'kafka_topic_partition_current_offset{topic="orders", partition="0"}'
+TRAFFIC = 'kafka_topic_partition_current_offset{topic="orders", partition="0", kafka_cluster="demo"}'
+OF_ANOTHER, BY_ANOTHER = TRAFFIC.replace("demo", "edge"), TRAFFIC.replace("}", ', instance="b"}')
 SHRINKS = f'{OWN}broker_isr_departures_total{{{PROD}, broker="3", cause="CAUSE"}}'
 ANNOUNCED = {of_broker(f"{OWN}broker_maintenance"): "1x100"}
 CASES = (
@@ -105,8 +106,9 @@ CASES = (
          BROKER, ({FETCH: "1500x60"},)),
     Case("BrokerSlow", {of_broker(f"{OWN}broker_slow"): "1x60"}, 20, BROKER,
          ({of_broker(f"{OWN}broker_slow"): "1x60"} | ANNOUNCED,)),
-    Case("TrafficStopped", {TRAFFIC: "0+600x480 288000x120"}, 560, 'topic="orders"',
-         ({TRAFFIC: "0+600x600"}, {TRAFFIC: "0+1x480 480x120"})),
+    Case("TrafficStopped", {TRAFFIC: "0+600x480 288000x120", OF_ANOTHER: "0+600x600"}, 560,
+         'topic="orders", kafka_cluster="demo"',
+         ({TRAFFIC: "0+600x600"}, {TRAFFIC: "0+36x480 17280x120", BY_ANOTHER: "0+36x480 17280x120"})),
     Case("LogCleanerDead", {of_broker("kafka_log_logcleaner_deadthreadcount"): "1x60"}, 20, BROKER,
          ({of_broker("kafka_log_logcleaner_deadthreadcount"): "0x60"},)),
     Case("IsrShrink", {SHRINKS.replace("CAUSE", "lag"): "0x5 4x30"}, 8, f'{BROKER}, cause="lag"',
@@ -134,8 +136,7 @@ def test_a_rule_fires_when_it_ought_to_and_not_otherwise(case: Case, tmp_path: P
     name = f"Isrwatch{case.name}"
     alert = f'alertname="{name}", severity="{ALERTS[name].severity}", {case.labels}'
     of_two = {key.replace("}", ', instance="b"}'): values for key, values in case.series.items()}
-    twice = case.series if case.name == "TrafficStopped" else case.series | of_two
-    played(tmp_path, only(RULES, name), twice, {case.minute: {alert}}, minutes=case.step)
+    played(tmp_path, only(RULES, name), case.series | of_two, {case.minute: {alert}}, minutes=case.step)
     for series in case.calm:
         played(tmp_path, only(RULES, name), series, {case.minute: set()}, minutes=case.step)
 
