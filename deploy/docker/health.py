@@ -47,7 +47,8 @@ def address(command: str, options: Sequence[str], variables: Mapping[str, str]) 
     file = given.get("--config") or given.get("--config.file")
     settings = load(Path(file) if file else None, variables)
     configured = {"collect": settings.collect.listen, "job": settings.job.listen, "export": settings.export.listen}
-    listen = (given.get("--web.listen-address") or configured[command]).split(",")[0].strip()
+    option = "--web.listen-address" if command == "export" else "--listen"
+    listen = given.get(option, configured[command]).split(",")[0].strip()
     host, _, port = listen.rpartition(":")
     return f"{host if host not in {'', '0.0.0.0', '[::]'} else '127.0.0.1'}:{port}" if port else ""  # noqa: S104 - asked
 

@@ -55,6 +55,8 @@ def test_it_is_asked_where_it_listens_by_its_file_its_variables_and_its_options(
     assert health.address("export", [], {"ISRWATCH_CONFIG": str(file)}) == "127.0.0.1:9000"
     assert health.address("export", [*by_option, "--web.listen-address", "10.1.2.3:1,:2"], {}) == "10.1.2.3:1"
     assert health.address("job", by_option, {"ISRWATCH_JOB__LISTEN": "0.0.0.0:7"}) == "127.0.0.1:7"
+    assert health.address("job", ["--listen", ":8"], {"ISRWATCH_JOB__LISTEN": "0.0.0.0:7"}) == "127.0.0.1:8"
+    assert health.address("collect", ["--listen="], {}) == ""
     assert health.address("collect", by_option, {}) == "", "it serves no page"
 
 
