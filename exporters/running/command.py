@@ -203,9 +203,10 @@ def print_next_steps(every: list[Settings], tables: Place) -> None:
         address = (url + path.removeprefix("/"), "bold")
         console.print(Text.assemble("page    ", address, (f"   # {content}", "dim")), soft_wrap=True)
     console.print(Text(f"tables  {tables}\n"), soft_wrap=True)
+    metrics = url + every[0].export.telemetry_path.removeprefix("/")
     steps = {
         "what is wrong, what each broker holds, what may be stopped": f"state --server {url}",
-        f"alerts and boards; let Prometheus scrape {url}metrics": "dashboards render --help",
+        f"alerts and boards; let Prometheus scrape {metrics}": "dashboards render --help",
     }
     print_steps(console, steps)
     console.print()

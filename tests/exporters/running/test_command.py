@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from exporters.running.command import BATCH_ROW, overrides, page_url
+from exporters.running.command import BATCH_ROW, overrides, page_url, print_next_steps
 from streaming.cluster_settings import each_cluster
 from streaming.jobs.batch_rows import row_of
 from streaming.jobs.queries import BatchResult
@@ -68,6 +68,12 @@ def test_a_url_of_data_is_that_of_the_tables_alone() -> None:
 )
 def test_the_address_of_the_pages_is_one_that_a_browser_here_can_open(export: ExportSettings, url: str) -> None:
     assert page_url(Settings(export=export)) == url
+
+
+def test_the_metrics_are_where_the_exporter_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export = ExportSettings(url="https://isrwatch.example/x/", telemetry_path="/prom")
+    print_next_steps([Settings(export=export)], tmp_path)
+    assert "let Prometheus scrape https://isrwatch.example/x/prom" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
