@@ -17,6 +17,7 @@ from typing import Annotated, Final
 
 import typer
 
+from streaming.alert_settings import shown_severity
 from streaming.configuration_file import OPTION_HELP
 from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError, ConnectionRefused
@@ -61,7 +62,8 @@ def send_test(
     now, seconds = time.time(), seconds_of("--for", lasting)
     if not 0 < seconds <= _LONGEST:
         raise ConfigurationError(f"--for is {lasting}; write at most 1h, such as 5m")
-    exporter = load(config).export.url
+    settings = load(config)
+    exporter, severity = settings.export.url, shown_severity(settings.alerts, severity)
     alert = alert_of(severity, cluster, began=now, ends=now if resolve else now + seconds, exporter=exporter)
     for url in alertmanager:
         address = send(url, alert)

@@ -67,6 +67,14 @@ def test_what_is_no_alertmanager_is_named(answer: str, sentence: str) -> None:
         run("--alertmanager", f"http://127.0.0.1:{port}")
 
 
+def test_the_severity_is_called_as_in_the_rules(tmp_path: Path) -> None:
+    config = tmp_path / "isrwatch.toml"
+    config.write_text('[alerts.severity_names]\ncritical = "page"\n')
+    with answering("HTTP/1.1 200 OK\r\n") as port:
+        said = run("--alertmanager", f"http://127.0.0.1:{port}", "--severity", "critical", "--config", str(config))
+    assert "has accepted IsrwatchTest of cluster test, severity page" in said
+
+
 @contextmanager
 def answering(head: str) -> Iterator[int]:
     """Serve one answer to every request."""
