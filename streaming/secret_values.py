@@ -116,7 +116,7 @@ def written_secrets(settings: Settings) -> list[str]:
         f"{key} {name}"
         for key, table in _tables(settings).items()
         for name, value in table.items()
-        if (_SECRETS.search(name) or _LOGIN.match(value)) and not _stands_elsewhere(value)
+        if (_SECRETS.search(name) or _LOGIN.match(value)) and not stands_elsewhere(value)
     ]
 
 
@@ -132,7 +132,8 @@ def _tables(settings: Settings) -> dict[str, dict[str, str]]:
     }
 
 
-def _stands_elsewhere(value: str) -> bool:
+def stands_elsewhere(value: str) -> bool:
+    """Return whether a value is only named in the configuration, wholly or in part: a variable, or a file."""
     return value.startswith(_FILE) or any(not escape for escape, _ in _VARIABLE.findall(value))
 
 

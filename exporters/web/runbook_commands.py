@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from markdown_it import MarkdownIt
 
 from exporters.web.runbook import CONFIGURED, LABELS, PLACEHOLDER, filled, for_shell, known_values, runbook
+from streaming.secret_values import stands_elsewhere
 from streaming.settings import PLATFORMS
 
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ class Installations:
     def labels(self, cluster: str) -> dict[str, str]:
         """Return the values of ``CONFIGURED`` that the configuration, or else the cluster itself, has."""
         configured = self.clusters[cluster].bootstrap_servers if cluster in self.clusters else ""
-        servers = configured or self.advertised(cluster)
+        servers = "" if stands_elsewhere(configured) else configured
+        servers = servers or self.advertised(cluster)
         strimzi = _STRIMZI.search(servers)
         values = {
             "server": self.url.rstrip("/"),

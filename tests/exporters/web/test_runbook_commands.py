@@ -122,6 +122,13 @@ def test_commands_run_with_any_name_are_those_of_a_plain_name_with_that_one_in_i
 # What an exporter knows of its clusters.
 
 
+@pytest.mark.parametrize("written", ["${SERVERS}", "${HOST}:9092", "file:/run/servers"])
+def test_addresses_that_stand_elsewhere_are_those_that_the_brokers_advertise(written: str) -> None:
+    cluster = ClusterSettings(name="prod", bootstrap_servers=written)
+    known = Installations({"prod": cluster}, advertised=lambda _: "broker-1:9092")
+    assert known.labels("prod") == {"bootstrap_servers": "broker-1:9092"}
+
+
 def of_clusters(*clusters: ClusterSettings) -> Installations:
     return Installations.of(Settings(cluster=each) for each in clusters)
 
