@@ -289,6 +289,10 @@ def _login(path: Path, given: Mapping[str, str]) -> dict[str, str]:
         return {}
     options = {name: _unquoted(taken) for name, *taken in _OPTION.findall("".join(rest))}
     kind = module.rpartition(".")[2]
+    if kind in _LOGIN_MODULES and options.get("tokenauth", "").lower() == "true":
+        raise ConfigurationError(
+            f"{path} logs in with a delegation token, which isrwatch cannot do: name a user with a password"
+        )
     if kind in _LOGIN_MODULES:
         names = {"username": "sasl.username", "password": "sasl.password"}
         return {theirs: options[ours] for ours, theirs in names.items() if ours in options}

@@ -180,6 +180,10 @@ def test_tokens_are_asked_for_as_the_clients_of_kafka_4_1_and_of_confluent_cloud
             "sasl.client.callback.handler.class=software.amazon.msk.auth.iam.IAMClientCallbackHandler",
             "sasl.client.callback.handler.class, a class that only Java can run",
         ),
+        (
+            'sasl.jaas.config=a.ScramLoginModule required username=id password="changeit" tokenauth="true";',
+            "logs in with a delegation token, which isrwatch cannot do: name a user with a password",
+        ),
         ('sasl.jaas.config=password="changeit" username=a;', "sasl.jaas.config that names no login module"),
         ("ssl.truststore.location=/nowhere", "ssl.truststore.location cannot be used: /nowhere: .*No such file"),
         ("ssl.truststore.location={0}/old.jks", "it has the old format JKS; convert it, by keytool -importkeystore"),
