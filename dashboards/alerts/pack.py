@@ -116,8 +116,9 @@ def _blind(settings: Settings) -> Rule:
     info, fresh = (signal.series(scope(settings)) for signal in (clusters.INFO, clusters.PARTITIONS))
     stale = f"max by (cluster) ({conditions(name, settings)})"
     before = f'label_replace(last_over_time({info}[{_REMEMBERED}]), "name", "$1", "cluster", "{_NAME}")'
-    now = f'label_replace({info}, "name", "$1", "cluster", "(.*)")'
-    missing = f"max by (cluster) ({before} unless on (cluster_id) {info} unless on (name) {now})"
+    every = clusters.INFO.series()  # also what was renamed out of the clusters that have alerts
+    now = f'label_replace({every}, "name", "$1", "cluster", "(.*)")'
+    missing = f"max by (cluster) ({before} unless on (cluster_id) {every} unless on (name) {now})"
     return rule(
         name,
         f"({stale} or {missing}) and on () group({fresh})\nor absent({fresh})",

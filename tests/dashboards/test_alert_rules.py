@@ -167,6 +167,16 @@ def test_a_kafka_cluster_that_another_one_replaces_behind_its_name_is_not_missed
     played(tmp_path, only(RULES, "IsrwatchBlind"), series, {24: set(), 28: {blind("prod (eu)")}})
 
 
+def test_a_cluster_that_is_renamed_out_of_those_with_alerts_is_not_missed(tmp_path: Path) -> None:
+    series = {
+        FRESH.format("prod"): "6x60",
+        INFO.format("edge", "e"): "1x10 stale",
+        INFO.format("test-edge", "e"): "_x11 1x50",
+    }
+    rules = rule_file(configured(clusters=("!test-*",)))
+    played(tmp_path, only(rules, "IsrwatchBlind"), series, {28: set()})
+
+
 # Parts of isrwatch.
 
 
