@@ -67,6 +67,7 @@ def test_there_are_values_for_three_platforms_and_the_schema_takes_them() -> Non
         ("settings.collect.pol_interval", "3s"), ("settings.collect.poll_interval", 3), ("settings.server", {}),
         ("clusters", [{"name": "a"}]), ("clusters", [{"name": "a", "bootstrap_servers": "b:1", "cluster_name": "msk"}]),
         ("strimzi.clusters", [{"name": "a", "authentication": "plain"}]), ("podMonitor.labels", ["release"]),
+        ("networkPolicy.egress.ports", []),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_refused_by_its_key(key: str, value: Any) -> None:
