@@ -12,7 +12,7 @@
 {{/* Labels by which pods are selected: they never change, for a StatefulSet refuses that. Takes [root, component]. */}}
 {{- define "isrwatch.selector" -}}
 app.kubernetes.io/name: isrwatch
-app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 {{- with index . 1 }}
 app.kubernetes.io/component: {{ . }}
 {{- end }}
