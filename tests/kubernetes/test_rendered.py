@@ -183,6 +183,12 @@ def test_changed_alerts_ask_for_their_own_rules(tmp_path: Path) -> None:
     ran = run_helm(*arguments, "--set-file", f"prometheusRule.rendered={rules}")
     assert ran.returncode == 0, ran.stderr
     assert "IsrwatchAvailability" in ran.stdout
+    whole = tmp_path / "isrwatch.toml"
+    whole.write_text('[cluster]\nbootstrap_servers = "b:1"\n[alerts]\npacks = ["slo"]\n')
+    ran = run_helm(
+        "template", "x", packaged(), "--set", "prometheusRule.enabled=true", "--set-file", f"configuration={whole}"
+    )
+    assert "isrwatch dashboards render" in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -210,6 +216,7 @@ def test_a_wrong_value_is_refused_with_a_sentence_that_names_it(wrong: str, sent
             "job.probe.scheme to HTTPS",
         ),
         (("--set", "strimzi.clusters[0].name=a,strimzi.clusters[0].namespace=kafka"), "cannot mount secrets of"),
+        (("--values", f"{CHART}/values-bare.yaml", "--set", "mode=spark"), "set settings.bus.kafka.bootstrap_servers"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_fix(values: tuple[str, ...], sentence: str) -> None:
@@ -229,8 +236,29 @@ def test_the_page_of_strimzi_and_its_file_of_values_make_the_same_user_and_confi
     assert set(named(made[0], "KafkaUser")) == {"isrwatch-my-cluster"}
 
 
+def test_the_login_of_a_user_that_was_made_elsewhere_is_in_the_secret_of_its_name(tmp_path: Path) -> None:
+    objects = rendered(
+        "--values",
+        CHART / "values-strimzi.yaml",
+        "--set",
+        "strimzi.clusters[0].userName=bob,strimzi.clusters[0].name=a",
+    )
+    assert named(objects, "KafkaUser") == {}
+    (settings,) = each_cluster(configuration(objects, tmp_path))
+    assert settings.cluster.client["sasl.username"] == "bob"
+    (workload,) = workloads(objects)
+    secrets = {
+        each["secret"]["secretName"] for each in workload["spec"]["template"]["spec"]["volumes"] if "secret" in each
+    }
+    assert secrets == {"bob", "a-cluster-ca-cert"}
+
+
 def test_probes_and_prometheus_ask_as_the_program_is_served() -> None:
-    secured = ("settings.job.web_config_file=/etc/isrwatch-secrets/a.b/web.yml", "job.probe.scheme=HTTPS")
+    secured = (
+        "settings.export.telemetry_path=/prom",
+        "settings.job.web_config_file=/etc/isrwatch-secrets/a.b/web.yml",
+        "job.probe.scheme=HTTPS",
+    )
     header = "job.probe.headers[0].name=Authorization,job.probe.headers[0].value=Basic eA=="
     sets = [part for each in (*secured, header, "secretFiles={a.b,kafka-login}") for part in ("--set", each)]
     objects = rendered("--values", CHART / "values-bare.yaml", *sets)
@@ -242,6 +270,7 @@ def test_probes_and_prometheus_ask_as_the_program_is_served() -> None:
         )
     endpoints = named(objects, "PodMonitor")["isrwatch"]["spec"]["podMetricsEndpoints"]
     assert {each["port"] for each in endpoints if each.get("scheme") == "https"} == {"job"}
+    assert {each["port"]: each["path"] for each in endpoints if "path" in each} == {"exporter": "/prom"}
     (workload,) = workloads(objects)
     assert not any("." in each["name"] for each in workload["spec"]["template"]["spec"]["volumes"])
 
@@ -251,6 +280,17 @@ def test_on_openshift_no_group_is_named() -> None:
     for arguments, group in (((), 10001), (openshift, None), (("--set", "openshift=true"), None)):
         (workload,) = workloads(rendered("--values", CHART / "values-bare.yaml", *arguments))
         assert workload["spec"]["template"]["spec"]["securityContext"].get("fsGroup") == group
+
+
+def test_a_release_whose_name_is_a_number_and_names_on_openshift_are_reached() -> None:
+    egress = ("--set", "networkPolicy.egress.enabled=true", "--set", "openshift=true")
+    ran = run_helm("template", "2026", packaged(), "--values", CHART / "values-bare.yaml", *egress)
+    objects = [each for each in yaml.safe_load_all(ran.stdout) if each]
+    assert {each["metadata"]["labels"]["app.kubernetes.io/instance"] for each in objects} == {"2026"}
+    names = named(objects, "NetworkPolicy")["2026-isrwatch"]["spec"]["egress"][0]["ports"]
+    assert {(each["port"], each["protocol"]) for each in names} == {
+        (port, protocol) for port in (53, 5353) for protocol in ("TCP", "UDP")
+    }  # the pods of OpenShift's DNS listen at 5353
 
 
 def test_executors_are_as_the_bus_and_their_rights_ask(tmp_path: Path) -> None:

@@ -41,6 +41,16 @@
 {{- end -}}
 {{- end -}}
 
+{{/* A section of isrwatch.toml as JSON, from the text that was given or from settings. Takes [root, name]. */}}
+{{- define "isrwatch.section" -}}
+{{- $values := (index . 0).Values -}}
+{{- $sections := $values.settings -}}
+{{- if $values.configuration -}}
+{{- $sections = $values.configuration | fromToml -}}
+{{- end -}}
+{{ get $sections (index . 1) | default dict | toJson }}
+{{- end -}}
+
 {{/* Clusters of Strimzi, as isrwatch.toml has them: their addresses, logins and certificates follow from names. */}}
 {{- define "isrwatch.strimzi-clusters" -}}
 {{- $found := list -}}
@@ -72,7 +82,7 @@
 
 {{/* Name of the KafkaUser of a cluster, and of the secret that the User Operator makes for it. Takes [root, cluster]. */}}
 {{- define "isrwatch.strimzi-user" -}}
-{{ (index . 1).userSecret | default (printf "%s-%s" (include "isrwatch.fullname" (index . 0)) (index . 1).name) }}
+{{ (index . 1).userSecret | default (index . 1).userName | default (printf "%s-%s" (include "isrwatch.fullname" (index . 0)) (index . 1).name) }}
 {{- end -}}
 
 {{/* Name of the secret that has the certificate of a cluster's listeners. */}}

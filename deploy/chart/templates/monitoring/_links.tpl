@@ -1,10 +1,6 @@
 {{/* Address of the exporter for links of rules and boards: export.url of the configuration; empty if there is none. */}}
 {{- define "isrwatch.url" -}}
-{{- $export := .Values.settings.export | default dict -}}
-{{- if .Values.configuration -}}
-{{- $export = (.Values.configuration | fromToml).export | default dict -}}
-{{- end -}}
-{{ $export.url | default "" | trimSuffix "/" }}
+{{ (include "isrwatch.section" (list . "export") | fromJson).url | default "" | trimSuffix "/" }}
 {{- end -}}
 
 {{/* Folder of rules and boards: those with links, if the address is known. A checkout that is not packaged has none. */}}
