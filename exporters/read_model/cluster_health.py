@@ -40,7 +40,7 @@ from streaming.contracts.standing import standing
 from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES, SAMPLED_CONDITIONS, SOURCE_PROGRESS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from exporters.read_model.snapshot import ClusterSnapshot
@@ -204,7 +204,12 @@ def _blind_reasons(
 # lasts, which incident explains it, and what was planned.
 
 
-_SINCE: Final = {Condition.OFFLINE: "offline_since", Condition.UNDER_MIN_ISR: "under_min_isr_since"}
+_SINCE: Final = {
+    Condition.OFFLINE: "offline_since",
+    Condition.UNDER_MIN_ISR: "under_min_isr_since",
+    Condition.UNDER_REPLICATED: "under_replicated_since",
+}
+"""Columns that say since when a partition is in the state. For how long it has been at its minimum only rows say."""
 _LACKING: Final = frozenset({Condition.UNDER_REPLICATED, Condition.AT_MIN_ISR, Condition.MIN_ISR_UNKNOWN})
 _PLANNED: Final = {
     Condition.OFFLINE: Condition.OFFLINE_PLANNED,
@@ -224,13 +229,20 @@ def partition_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReas
             partitions,
             lambda each: f"{each.topic}-{each.partition}",
             order=_TOPIC_AND_PARTITION,
-            since=attrgetter(_SINCE.get(condition, "under_replicated_since")),
+            since=_shown_since(condition, spells),
             age_seconds=cluster.age_seconds(now),
             severity=severity,
             spells=spells,
             explained_by=_of_missing(cluster, partitions) if condition in _LACKING else (),
             open_incidents=_open_incidents(cluster),
         )
+
+
+def _shown_since(condition: Condition, spells: Sequence[Spell]) -> Callable[[PartitionState], int | None]:
+    """Return what a partition shows of since when a condition lasts; where it is inexact only while there is no row."""
+    if condition in _SINCE or not spells:
+        return attrgetter(_SINCE.get(condition, "under_replicated_since"))
+    return lambda _: None
 
 
 def _of_missing(cluster: ClusterSnapshot, partitions: Iterable[PartitionState]) -> list[Spell]:

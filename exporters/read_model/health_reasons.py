@@ -138,7 +138,7 @@ def reason_of(  # noqa: PLR0913 - what a reason is made of, by name
         since: when it began of one of them, as the snapshot shows; None is unknown.
         age_seconds: age of the data that it rests on.
         severity: None is the first of its condition.
-        spells: rows of the same; since when they last counts for more than what the snapshot shows.
+        spells: rows of the same, which may be of only some of the things, or be from before a gap.
         explained_by: rows of what explains it besides, whose incidents are named, too.
         open_incidents: shown ids of the open incidents by their ids. One that explains a row now stands for the one
             that named it at its begin, which may be over.
@@ -146,14 +146,14 @@ def reason_of(  # noqa: PLR0913 - what a reason is made of, by name
     if not things:
         return
     examples = tuple(map(name, nsmallest(EXAMPLES, things, order)))
-    shown = min((at for at in map(since, things) if at is not None), default=None)
+    begins = (*map(since, things), *map(begin_of, spells))
     yield HealthReason(
         condition=condition,
         severity=severity or SEVERITIES[condition][0],
         count=len(things),
         examples=examples,
         more=len(things) - len(examples),
-        since=min(map(begin_of, spells), default=shown),
+        since=min((at for at in begins if at is not None), default=None),
         age_seconds=age_seconds,
         summary=SUMMARIES[condition],
         incidents=_names((*spells, *explained_by), open_incidents),

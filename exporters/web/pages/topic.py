@@ -36,7 +36,7 @@ _STATES: Final = ("offline", "under min ISR", "at min ISR", "under-replicated")
 
 
 class PartitionRow(NamedTuple):
-    """One partition; replicas that are not in sync are visible_name, too."""
+    """One partition; ``since`` when it is in the worst of its states."""
 
     name: str
     level: Level
@@ -109,7 +109,8 @@ def partition_row(partition: PartitionState) -> PartitionRow:
     """Return a partition as a row."""
     risks = risks_of(partition)
     isr = {*partition.isr}
-    since = (partition.offline_since, partition.under_min_isr_since, partition.under_replicated_since)
+    lacking_since = partition.under_replicated_since
+    since = (partition.offline_since, partition.under_min_isr_since, lacking_since, lacking_since)
     return PartitionRow(
         name=f"{partition.topic}-{partition.partition}",
         level=_level(risks),
@@ -118,7 +119,7 @@ def partition_row(partition: PartitionState) -> PartitionRow:
         isr=", ".join(map(str, partition.isr)) or "empty",
         missing=", ".join(str(each) for each in partition.replicas if each not in isr),
         min_isr=partition.min_isr_effective,
-        since=min((each for each in since if each is not None), default=None),
+        since=next((at for at, holds in zip(since, risks, strict=True) if holds), None),
         cause=None if partition.last_cause is None else words_of(partition.last_cause),
     )
 

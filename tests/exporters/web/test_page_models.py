@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from exporters.answers.answer import Answer, Question
 from exporters.answers.brokers import by_reason
 from exporters.answers.event_text import CAUSES_EXPLAINED, causes_explained
+from exporters.answers.subject import Limits
+from exporters.answers.subject import Tables as AnswerTables
+from exporters.answers.subjects import SUBJECTS
+from exporters.read_model.cluster_health import partition_reasons
 from exporters.read_model.conditions import ConditionSettings
 from exporters.read_model.incident_archive import Work
 from exporters.read_model.incident_sentences import sentence_of
@@ -23,6 +28,7 @@ from exporters.web.pages.incident import handling_of
 from exporters.web.pages.incidents import lasted
 from exporters.web.pages.page import Inputs, Level, PageSettings, lasting
 from exporters.web.pages.timeline import absences, timeline
+from exporters.web.pages.topic import topic_page
 from exporters.web.runbook_commands import Installations
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.contracts.events import Cause, EventKind
@@ -49,6 +55,12 @@ def event(kind: EventKind, second: int, partition: int | None = None, **more: An
     lists = {"candidates": (), "left_isr": (), "joined_isr": ()}
     about = {"event_broker": 3} if partition is None else {"topic": "orders", "partition": partition}
     return EventRow(**{**values, **times, **lists, **about, "event": kind, **more})
+
+
+def answered(tables: Tables, of: str, now: int) -> Answer:
+    """Give the answer of a subject as of a clock."""
+    limits = Limits(stale_after=60.0, oldest_ages={}, poll_intervals={})
+    return SUBJECTS[of].answer(AnswerTables(folder=tables.directory, limits=limits, now=now), Question())
 
 
 def labels(drawing: Any) -> list[str]:
@@ -158,6 +170,29 @@ def test_what_is_over_and_raised_for_a_while_longer_is_no_trouble_of_now(tables:
     assert (page.level, page.sentence) == (Level.HEALTHY, "nothing is wrong")
     (row,) = broker_page(inputs, "main", 4).conditions
     assert (row.since, row.first_since) == (START - 40 * SECOND, START - 200 * SECOND)
+
+
+def test_a_partition_is_in_its_worst_state_for_as_long_as_that_lasts(tables: Tables, rows: Rows) -> None:
+    """Three days after it lost a follower it lost the next: the page, the command and the reason have one time."""
+    ages = {"offline": 5, "under_min_isr": 30, "under_replicated": 259_200}
+    since = {f"{state}_since": START - age * SECOND for state, age in ages.items()}
+    states = (
+        rows.state([1, 2, 3], [], -1, **since),
+        rows.state([1, 2, 3], [1], 1, **{**since, "offline_since": None}),
+        rows.state([1, 2, 3], [1, 2], 1, under_replicated_since=since["under_replicated_since"]),
+    )
+    partitions = [rows.partition("orders", number, state) for number, state in enumerate(states)]
+    tables.commit(rows.cluster_row(START), rows.broker(1), *partitions, rows.source(START))
+    tables.put("conditions", rows.spell("under_replicated", START - 9 * SECOND, "2"), as_of=0)
+    snapshot = TablesReader(tables.directory).refresh()
+    inputs = Inputs(snapshot=snapshot, now=START, settings=PageSettings(stale_after=60.0))
+    page = topic_page(inputs, "main", "orders")
+    assert [(START - (row.since or 0)) // SECOND for row in page.partitions] == [*ages.values()]
+    (cluster,) = snapshot.clusters.values()
+    assert [round(row["health_seconds"]) for row in answered(tables, "partitions", START).rows] == [*ages.values()]
+    reasons = {each.condition: each.since for each in partition_reasons(cluster, START)}
+    for condition, age in (("offline_partitions", 5), ("under_min_isr", 30), ("under_replicated", 259_200)):
+        assert reasons[condition] == START - age * SECOND, "the oldest of them, whatever a row says of one broker"
 
 
 def test_groups_in_trouble_are_those_with_a_warning_and_wrong_partitions_are_the_first(
