@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import ClusterSnapshot
     from streaming.contracts.conditions import Spell
     from streaming.contracts.identifiers import ClusterId
+    from streaming.contracts.standing import Standing
     from streaming.contracts.state import PartitionState
 
 RESTS_ON: Final = tuple(table.name for table in (PARTITION_CHANGES, SOURCE_PROGRESS, CONDITIONS, SAMPLED_CONDITIONS))
@@ -381,10 +382,9 @@ def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]
 
 
 def election_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]:
-    """Yield the unclean elections of late: nothing that the snapshot shows is left of them."""
+    """Yield the unclean elections of late."""
+    late = late_elections(cluster)
     spells = [each for each in cluster.conditions if each.condition == Condition.UNCLEAN_ELECTION]
-    until, rules = cluster.spells_until, {Condition.UNCLEAN_ELECTION: RULES[Condition.UNCLEAN_ELECTION]}
-    late = [] if until is None else list(standing(spells, until, rules))
     yield from reason_of(
         Condition.UNCLEAN_ELECTION,
         [(each.since, each.topics) for each in late],
@@ -392,6 +392,13 @@ def election_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReaso
         age_seconds=cluster.age_seconds(now),
         spells=[spell for spell in spells if spell.since in {each.since for each in late}],
     )
+
+
+def late_elections(cluster: ClusterSnapshot) -> list[Standing]:
+    """Return the unclean elections of late: nothing that the snapshot shows is left of them."""
+    until, rules = cluster.spells_until, {Condition.UNCLEAN_ELECTION: RULES[Condition.UNCLEAN_ELECTION]}
+    spells = (each for each in cluster.conditions if each.condition == Condition.UNCLEAN_ELECTION)
+    return [] if until is None else [*standing(spells, until, rules)]
 
 
 def source_reasons(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) -> Iterator[HealthReason]:

@@ -13,7 +13,6 @@ from exporters.read_model.cluster_health import is_planned
 from exporters.read_model.conditions import Raised, announced_brokers, open_spells
 from exporters.read_model.events import brokers_of
 from exporters.web.pages.cluster import (
-    OF_VOLUMES,
     ConditionRow,
     WorkRow,
     advice_of,
@@ -23,6 +22,7 @@ from exporters.web.pages.cluster import (
     trail_of,
     work_rows,
 )
+from exporters.web.pages.fleet import OF_VOLUMES
 from exporters.web.pages.incidents import ListedIncident, incident_row, incidents_of
 from exporters.web.pages.page import (
     Inputs,
@@ -31,7 +31,9 @@ from exporters.web.pages.page import (
     PageModel,
     PageRefused,
     Row,
+    count,
     frame_of,
+    lasting,
     notices_of,
     words_of,
 )
@@ -62,12 +64,12 @@ class MomentRow(NamedTuple):
 
 
 class DirectoryRow(NamedTuple):
-    """One log directory, as of its newest sample."""
+    """One log directory, as of its newest sample; None is unknown."""
 
     log_dir: str
     is_online: bool
     used_percent: float | None
-    seconds_until_full: float | None
+    full_in: str | None
     sampled_at: int
 
 
@@ -109,10 +111,10 @@ def broker_page(inputs: Inputs, cluster_name: str, number: int) -> BrokerPage:
     )
     is_old = inputs.is_stale(cluster)
     shown = f"{state} when it was last observed" if is_old else state
-    lasting = (each.text.removesuffix(f": broker {number}") for each in conditions if each.ended_at is None)
+    troubles = (each.text.removesuffix(f": broker {number}") for each in conditions if each.ended_at is None)
     at_risk = risks_in_words(held)
     recent = [event for event in _recent(inputs, cluster) if number in brokers_of(event._asdict())]
-    sentence = "; ".join((shown, *lasting, *([f"of its partitions {at_risk}"] if at_risk else ())))
+    sentence = "; ".join((shown, *troubles, *([f"of its partitions {at_risk}"] if at_risk else ())))
     about = (row for row in incidents_of(inputs, cluster.cluster.cluster_id) if _is_about(row, number))
     return BrokerPage(
         **frame_of(inputs),
@@ -149,7 +151,7 @@ def _facts(cluster: ClusterSnapshot, number: int) -> Iterator[tuple[str, str | N
     if departures:
         yield (
             "left ISRs",
-            ", ".join(f"{times:,} times by {words_of(cause)}" for cause, times in sorted(departures.items())),
+            ", ".join(f"{count(times, 'time')} ({words_of(cause)})" for cause, times in sorted(departures.items())),
         )
 
 
@@ -196,8 +198,7 @@ def _directories(inputs: Inputs, cluster: ClusterSnapshot, number: int) -> tuple
         return None
     own = sorted((each for each in rows if each.broker == number), key=lambda each: each.log_dir)
     return tuple(
-        DirectoryRow(each.log_dir, each.is_online, _used(each), each.seconds_until_full, each.collected_at)
-        for each in own
+        DirectoryRow(each.log_dir, each.is_online, _used(each), _full_in(each), each.collected_at) for each in own
     )
 
 
@@ -205,6 +206,12 @@ def _used(row: LogDirectoryRow) -> float | None:
     if not row.total_bytes or row.usable_bytes is None:
         return None
     return 100 * (1 - row.usable_bytes / row.total_bytes)
+
+
+def _full_in(row: LogDirectoryRow) -> str | None:
+    if row.usable_bytes is None or row.bytes_per_second is None:
+        return None
+    return lasting(row.seconds_until_full) or "not soon"
 
 
 def _is_about(row: Row, number: int) -> bool:

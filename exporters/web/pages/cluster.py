@@ -12,11 +12,14 @@ from exporters.read_model.health_reasons import was_ahead
 from exporters.read_model.snapshot import SECOND
 from exporters.web.pages.drawing import Axis, Band, Drawing, Lane
 from exporters.web.pages.fleet import (
+    OF_GROUPS,
+    OF_VOLUMES,
     SOURCES,
     Counts,
     counts_of,
+    incidents_to_handle,
     level_of_reason,
-    ongoing_incidents,
+    raised_in_words,
     reason_in_words,
     risks_of,
     sentence_of,
@@ -41,7 +44,7 @@ from exporters.web.pages.page import (
     words_of,
 )
 from streaming.contracts import health
-from streaming.contracts.conditions import OF_BROKERS, Condition
+from streaming.contracts.conditions import OF_BROKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,8 +58,6 @@ MONTH: Final = 30 * 86_400 * SECOND
 TOPICS_SHOWN: Final = 50
 INCIDENTS_SHOWN: Final = 20
 _RISKS: Final = (health.OFFLINE, health.UNDER_MIN_ISR, health.AT_MIN_ISR, health.UNDER_REPLICATED)
-OF_VOLUMES: Final = frozenset({Condition.LOG_DIRECTORY_OFFLINE, Condition.DISK_FILLS_UP, Condition.DISK_NEARLY_FULL})
-_OF_GROUPS: Final = {Condition.GROUP_STUCK, Condition.GROUP_LOSING, Condition.GROUP_BEYOND_END}
 
 
 class ConditionRow(NamedTuple):
@@ -141,7 +142,7 @@ def cluster_page(inputs: Inputs, name: str) -> ClusterPage:
     (judged,) = inputs.health({name: cluster})
     conditions = inputs.raised.get(name, ())
     level = level_of(judged, conditions)
-    sentence, ongoing = sentence_of(inputs, cluster, judged), ongoing_incidents(cluster)
+    sentence, to_handle = sentence_of(inputs, cluster, judged), incidents_to_handle(cluster, judged)
     is_old = inputs.is_stale(cluster)
     month = [row for row in incidents_of(inputs, cluster.cluster.cluster_id) if _is_of_month(row, inputs.now)]
     topics = topics_at_risk(cluster, name, inputs.at)
@@ -153,7 +154,7 @@ def cluster_page(inputs: Inputs, name: str) -> ClusterPage:
         notices=notices_of(inputs),
         level=level,
         sentence=sentence,
-        do_first=None if is_old or inputs.past or not ongoing else ongoing[0]["next_step"],
+        do_first=None if is_old or inputs.past or not to_handle else to_handle[0]["next_step"],
         counts=counts_of(cluster),
         is_old=is_old,
         facts=tuple(_facts(inputs, cluster)),
@@ -236,20 +237,14 @@ def condition_rows(
 
 def raised_row(inputs: Inputs, name: str, each: Raised) -> ConditionRow:
     """Return a condition that is raised as a row."""
-    text = words_of(each.condition)
-    path = None
-    if each.condition in OF_BROKERS and each.subject.isdecimal():
-        text, path = f"{text}: broker {each.subject}", links.broker(name, int(each.subject), inputs.at)
-    elif each.condition in _OF_GROUPS:
-        text, path = f"{text}: {each.subject}", links.group(name, each.subject, inputs.at)
-    elif each.condition in OF_VOLUMES:
-        number, _, log_dir = each.subject.partition(":")
-        text, path = f"{text}: {log_dir} of broker {number}", links.broker(name, int(number), inputs.at)
-    elif each.subject:
-        text = f"{text}: {each.subject}"
+    path, number = None, each.subject.partition(":")[0]
+    if each.condition in OF_BROKERS | OF_VOLUMES and number.isdecimal():
+        path = links.broker(name, int(number), inputs.at)
+    elif each.condition in OF_GROUPS:
+        path = links.group(name, each.subject, inputs.at)
     return ConditionRow(
         level=Level.INFO if each.is_over else OF_SEVERITY.get(each.severity, Level.WARNING),
-        text=text,
+        text=raised_in_words(each),
         since=each.again_since or each.since,
         path=path,
         incidents=inputs.incident_links([each.short_id] if each.short_id else []),

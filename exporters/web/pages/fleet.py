@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
+from exporters.read_model.cluster_health import HealthStatus
 from exporters.read_model.conditions import has_no_data
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.incident_sentences import sentence_of as incident_sentence
@@ -23,10 +24,11 @@ from exporters.web.pages.page import (
     lasting,
     level_of,
     notices_of,
+    visible_name,
     words_of,
 )
 from streaming.contracts import health
-from streaming.contracts.conditions import Condition
+from streaming.contracts.conditions import OF_BROKERS, Condition
 from streaming.contracts.observations import SourceKind
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ ELSEWHERE: Final = {
 }
 _METRICS: Final = "metrics for Prometheus (?cluster=NAME selects a cluster, ?name[]=METRIC selects metrics)"
 NOTHING: Final = "nothing is wrong"
+OF_VOLUMES: Final = frozenset({Condition.LOG_DIRECTORY_OFFLINE, Condition.DISK_FILLS_UP, Condition.DISK_NEARLY_FULL})
+OF_GROUPS: Final = frozenset({Condition.GROUP_STUCK, Condition.GROUP_LOSING, Condition.GROUP_BEYOND_END})
 _EXAMPLES: Final = 3
 _ROWS: Final = 20
 """So many clusters have a row each, however well they are; of more those that are well are named close together."""
@@ -111,13 +115,13 @@ def fleet_page(inputs: Inputs) -> FleetPage:
 def _row(inputs: Inputs, name: str, judged: ClusterHealth) -> FleetRow:
     inputs.give_way()
     cluster, conditions = inputs.clusters[name], inputs.raised.get(name, ())
-    ongoing = ongoing_incidents(cluster)
+    incidents = incidents_to_handle(cluster, judged)
     return FleetRow(
         name=name,
         path=links.cluster(name, inputs.at),
         level=level_of(judged, conditions),
         sentence=sentence_of(inputs, cluster, judged),
-        incidents=tuple((shown_id(row), links.incident(shown_id(row), inputs.at)) for row in ongoing[:_EXAMPLES]),
+        incidents=tuple((shown_id(row), links.incident(shown_id(row), inputs.at)) for row in incidents[:_EXAMPLES]),
         counts=counts_of(cluster),
         is_old=inputs.is_stale(cluster),
         source=SOURCES[cluster.cluster.primary_source],
@@ -168,6 +172,13 @@ def ongoing_incidents(cluster: ClusterSnapshot) -> list[Row]:
     return sorted((row for row in rows if not is_recovered(row)), key=_severe_first)
 
 
+def incidents_to_handle(cluster: ClusterSnapshot, judged: ClusterHealth) -> list[Row]:
+    """Return the ongoing incidents; without any, open ones that explain what is wrong though replicas are back."""
+    ids = {each for reason in judged.reasons for each in reason.incidents}
+    rows = () if cluster.incidents is None else cluster.incidents.open
+    return ongoing_incidents(cluster) or sorted((row for row in rows if shown_id(row) in ids), key=_severe_first)
+
+
 def _severe_first(row: Row) -> tuple[int, int]:
     return OF_SEVERITY.get(row["severity"], Level.WARNING).rank, -row["opened_at"]
 
@@ -178,10 +189,10 @@ def sentence_of(inputs: Inputs, cluster: ClusterSnapshot, judged: ClusterHealth)
     The sentence of an incident is as known today, so a page of the past does not begin with it.
     """
     unknown = next((each for each in judged.reasons if level_of_reason(each) is Level.UNKNOWN), None)
-    if unknown is not None:
+    if unknown is not None and judged.status is HealthStatus.UNKNOWN:
         return _blind(unknown, judged)
     ongoing = ongoing_incidents(cluster)
-    if ongoing and inputs.past is None:
+    if ongoing and inputs.past is None and not inputs.is_stale(cluster):
         rest = len(ongoing) - 1
         return incident_sentence(ongoing[0]).brief + (f"; and {count(rest, 'more incident')}" if rest else "")
     if judged.reasons:
@@ -190,10 +201,22 @@ def sentence_of(inputs: Inputs, cluster: ClusterSnapshot, judged: ClusterHealth)
     conditions = [each for each in inputs.raised.get(cluster.name, ()) if not each.is_over]
     if conditions:
         first = min(conditions, key=lambda each: OF_SEVERITY.get(each.severity, Level.WARNING).rank)
-        about = f" of {first.subject}" if first.subject else ""
-        return f"{words_of(first.condition)}{about}" + (f", and {len(conditions) - 1} more" if conditions[1:] else "")
-    recovering = 0 if cluster.incidents is None else len(cluster.incidents.open)
-    return f"nothing; {count(recovering, 'incident')} recovered lately" if recovering else NOTHING
+        return raised_in_words(first) + (f", and {len(conditions) - 1} more" if conditions[1:] else "")
+    recovered = 0 if cluster.incidents is None else sum(map(is_recovered, cluster.incidents.open))
+    return f"{NOTHING}; {count(recovered, 'incident')} recovered lately" if recovered else NOTHING
+
+
+def raised_in_words(each: Raised) -> str:
+    """Write a condition that is raised with what it is true of."""
+    if not each.subject and each.condition not in OF_GROUPS:
+        return words_of(each.condition)
+    about = visible_name(each.subject)
+    if each.condition in OF_BROKERS:
+        about = f"broker {each.subject}"
+    elif each.condition in OF_VOLUMES:
+        number, _, log_dir = each.subject.partition(":")
+        about = f"{log_dir} of broker {number}"
+    return f"{words_of(each.condition)}: {about}"
 
 
 def level_of_reason(reason: HealthReason) -> Level:

@@ -7,6 +7,7 @@ Times are UTC microseconds in models, and are written by filters of the template
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 _FOLDER: Final = Path(__file__).with_name("templates")
 _DAY: Final = 86_400
+_ABBREVIATIONS: Final = re.compile(r"\b(?:isr|elr)\b")
 
 
 class Level(StrEnum):
@@ -463,8 +465,12 @@ def visible_name(name: str) -> str:
 
 
 def words_of(name: str) -> str:
-    """Write the name of a condition, a class or a cause as words."""
-    return name.replace("_", " ")
+    """Write the name of a condition, a class or a cause as words.
+
+    >>> words_of("under_min_isr"), words_of("elr_election")
+    ('under min ISR', 'ELR election')
+    """
+    return _ABBREVIATIONS.sub(lambda word: word[0].upper(), name.replace("_", " "))
 
 
 def _whole(value: str | float) -> Markup:

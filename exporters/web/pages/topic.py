@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
 from exporters.answers.event_text import causes_explained
+from exporters.read_model.cluster_health import late_elections
 from exporters.web.pages.cluster import cluster_named, notice_of_age, trail_of
 from exporters.web.pages.fleet import risks_of
 from exporters.web.pages.page import (
@@ -22,8 +25,9 @@ from exporters.web.pages.page import (
     words_of,
 )
 from streaming.contracts import health
-from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER
+from streaming.contracts.identifiers import NO_LEADER, UNSEEN_LEADER, Micros
 from streaming.contracts.topic_roles import consequence, role_of
+from streaming.contracts.words import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -119,13 +123,13 @@ def partition_row(partition: PartitionState) -> PartitionRow:
         isr=", ".join(map(str, partition.isr)) or "empty",
         missing=", ".join(str(each) for each in partition.replicas if each not in isr),
         min_isr=partition.min_isr_effective,
-        since=next((at for at, holds in zip(since, risks, strict=True) if holds), None),
+        since=next(compress(since, risks), None),
         cause=None if partition.last_cause is None else words_of(partition.last_cause),
     )
 
 
 def _states(partition: PartitionState, risks: tuple[bool, ...]) -> Iterator[str]:
-    yield from (name for name, holds in zip(_STATES, risks, strict=True) if holds)
+    yield from compress(_STATES, risks)
     if partition.is_under_replicated and partition.min_isr_effective is None and not partition.is_diskless:
         yield "may refuse writes: its min ISR is unknown"
 
@@ -156,15 +160,21 @@ def _worst(inputs: Inputs, cluster: ClusterSnapshot, name: str, partitions: list
     role, risks = role_of(name), [risks_of(each) for each in partitions]
     if role is not None and any(is_offline or is_under for is_offline, is_under, *_ in risks):
         sentence += f"; {consequence(role)}"
+    elections = [each.since for each in late_elections(cluster) if name in each.topics]
+    if elections:
+        at = utc_text(Micros(max(elections)))
+        sentence = f"at {at} a leader was elected that may lack acknowledged records; {sentence}"
     if inputs.is_stale(cluster):
         return Level.UNKNOWN, f"unknown now; when it was last observed: {sentence}"
+    if elections:
+        return Level.CRITICAL, sentence
     return min((_level(each) for each in risks), key=lambda level: level.rank), sentence
 
 
 def risks_in_words(partitions: Iterable[PartitionState]) -> str:
-    """Count the partitions by what is wrong with them; empty if nothing is."""
-    counts = (sum(holds) for holds in zip(*map(risks_of, partitions), strict=True))
-    return ", ".join(f"{number:,} {state}" for number, state in zip(counts, _STATES, strict=False) if number)
+    """Count the partitions, each by the worst that is wrong with it; empty if nothing is."""
+    worst = Counter(next(compress(_STATES, risks_of(each)), None) for each in partitions)
+    return ", ".join(f"{worst[state]:,} {state}" for state in _STATES if worst[state])
 
 
 def _facts(

@@ -23,10 +23,11 @@ from exporters.read_model.snapshot import ClusterSnapshot, EventRow, Replication
 from exporters.web.pages.broker import broker_page
 from exporters.web.pages.cluster import cluster_page, notice_of_age
 from exporters.web.pages.drawing import Axis
+from exporters.web.pages.fleet import fleet_page
 from exporters.web.pages.group import PARTITIONS_SHOWN, groups_page
 from exporters.web.pages.incident import handling_of
 from exporters.web.pages.incidents import lasted
-from exporters.web.pages.page import Inputs, Level, PageSettings, lasting
+from exporters.web.pages.page import Inputs, Level, PageSettings, PastMoment, lasting, words_of
 from exporters.web.pages.timeline import absences, timeline
 from exporters.web.pages.topic import topic_page
 from exporters.web.runbook_commands import Installations
@@ -61,6 +62,12 @@ def answered(tables: Tables, of: str, now: int) -> Answer:
     """Give the answer of a subject as of a clock."""
     limits = Limits(stale_after=60.0, oldest_ages={}, poll_intervals={})
     return SUBJECTS[of].answer(AnswerTables(folder=tables.directory, limits=limits, now=now), Question())
+
+
+def inputs_of(tables: Tables, **more: Any) -> Inputs:
+    """Give what pages of the present are made of, a moment after START."""
+    snapshot = TablesReader(tables.directory).refresh()
+    return Inputs(snapshot=snapshot, now=START + SECOND, settings=PageSettings(stale_after=60.0), **more)
 
 
 def labels(drawing: Any) -> list[str]:
@@ -166,7 +173,7 @@ def test_what_is_over_and_raised_for_a_while_longer_is_no_trouble_of_now(tables:
     inputs = Inputs(snapshot=snapshot, now=START, settings=PageSettings(stale_after=60.0))
     page = cluster_page(inputs, "main")
     (row,) = page.conditions
-    assert (row.level, row.text, row.ended_at) == (Level.INFO, "under min isr", START - 30 * SECOND)
+    assert (row.level, row.text, row.ended_at) == (Level.INFO, "under min ISR", START - 30 * SECOND)
     assert (page.level, page.sentence) == (Level.HEALTHY, "nothing is wrong")
     (row,) = broker_page(inputs, "main", 4).conditions
     assert (row.since, row.first_since) == (START - 40 * SECOND, START - 200 * SECOND)
@@ -188,11 +195,78 @@ def test_a_partition_is_in_its_worst_state_for_as_long_as_that_lasts(tables: Tab
     inputs = Inputs(snapshot=snapshot, now=START, settings=PageSettings(stale_after=60.0))
     page = topic_page(inputs, "main", "orders")
     assert [(START - (row.since or 0)) // SECOND for row in page.partitions] == [*ages.values()]
+    assert page.sentence == "1 offline, 1 under min ISR, 1 at min ISR of 3 partitions", "each is counted once"
     (cluster,) = snapshot.clusters.values()
     assert [round(row["health_seconds"]) for row in answered(tables, "partitions", START).rows] == [*ages.values()]
     reasons = {each.condition: each.since for each in partition_reasons(cluster, START)}
     for condition, age in (("offline_partitions", 5), ("under_min_isr", 30), ("under_replicated", 259_200)):
         assert reasons[condition] == START - age * SECOND, "the oldest of them, whatever a row says of one broker"
+
+
+def test_after_an_unclean_election_pages_say_what_to_do_though_all_is_in_sync(tables: Tables, rows: Rows) -> None:
+    partition = rows.partition("orders", 0, rows.state([1, 4], [1, 4], 1))
+    tables.commit(rows.cluster_row(START), rows.broker(1), rows.broker(4), partition, rows.source(START))
+    at = START - 50 * SECOND
+    spell = rows.spell("unclean_election", at, ended_at=at, short_id="main-1", incident_id="unclean:1")
+    tables.put("conditions", spell, as_of=0)
+    told = {"short_id": "main-1", "recovered_at": at, "next_step": "find out which records are missing, and why"}
+    tables.put("incidents", rows.incident("unclean:1", "unclean_election", at, severity="critical", **told), as_of=0)
+    inputs = inputs_of(tables)
+    assert cluster_page(inputs, "main").do_first == told["next_step"]
+    (row,) = fleet_page(inputs).rows
+    assert (row.level, [name for name, _ in row.incidents]) == (Level.CRITICAL, ["main-1"])
+    page = topic_page(inputs, "main", "orders")
+    assert (page.level, page.sentence) == (
+        Level.CRITICAL,
+        "at 2026-09-21 14:12:30Z a leader was elected that may lack acknowledged records; every partition is in sync",
+    )
+
+
+@pytest.mark.parametrize("is_past", [False, True])
+def test_the_sentence_of_a_cluster_is_about_its_trouble_and_only_what_has_recovered_has(
+    tables: Tables, rows: Rows, *, is_past: bool
+) -> None:
+    """An unknown minimum hides no incident; in the past an open one that had not recovered is no recovered one."""
+    lost = rows.partition("orders", 0, rows.state([1, 4], [1], 1, min_isr=None))
+    away = rows.broker(4, is_fenced=True)
+    tables.commit(rows.cluster_row(START), rows.broker(1), away, lost, rows.source(START))
+    open_one = rows.incident("loss:1", "broker_loss", START - SECOND, short_id="main-1", severity="warning")
+    tables.put("incidents", open_one, as_of=0)
+    inputs = inputs_of(tables, past=PastMoment(START) if is_past else None)
+    (row,) = fleet_page(inputs).rows
+    assert row.level is Level.WARNING
+    lacking = "partitions have fewer replicas in sync than assigned: orders-0"
+    assert row.sentence == (lacking if is_past else "broker_loss in a test")
+
+    well = rows.partition("orders", 0, rows.state([1, 4], [1, 4], 1), START + SECOND)
+    tables.commit(rows.cluster_row(START + SECOND), rows.broker(4), well, rows.source(START + SECOND))
+    inputs = inputs_of(tables, past=PastMoment(START) if is_past else None)
+    (row,) = fleet_page(inputs).rows
+    assert row.sentence == ("nothing is wrong" if is_past else "broker_loss in a test")
+    tables.put("incidents", {**open_one, "recovered_at": START}, as_of=0)
+    (row,) = fleet_page(inputs_of(tables)).rows
+    assert row.sentence == "nothing is wrong; 1 incident recovered lately"
+
+
+def test_a_condition_is_called_alike_wherever_it_is_and_what_is_not_sampled_is_unknown(
+    tables: Tables, rows: Rows
+) -> None:
+    tables.commit(rows.cluster_row(START), rows.broker(1), rows.source(START))
+    tables.put("sampled_conditions", rows.sampled_spell("disk_nearly_full", "1:/data-0", START))
+    directory = {**rows.owner, "collected_at": START, "source": "samples:1", "broker": 1, "is_online": True}
+    sizes = {"total_bytes": 100, "usable_bytes": 20}
+    tables.put(
+        "log_directories",
+        {**directory, "log_dir": "/a"},
+        {**directory, "log_dir": "/b", **sizes, "bytes_per_second": 0.0},
+        {**directory, "log_dir": "/c", **sizes, "bytes_per_second": 9.0, "seconds_until_full": 75.0},
+    )
+    inputs = inputs_of(tables)
+    page = cluster_page(inputs, "main")
+    assert page.sentence == "disk nearly full: /data-0 of broker 1"
+    assert [row.text for row in page.conditions] == [page.sentence]
+    assert [row.full_in for row in broker_page(inputs, "main", 1).directories or ()] == [None, "not soon", "1 min 15 s"]
+    assert [words_of(each) for each in ("isr_flapping", "elr_election")] == ["ISR flapping", "ELR election"]
 
 
 def test_groups_in_trouble_are_those_with_a_warning_and_wrong_partitions_are_the_first(

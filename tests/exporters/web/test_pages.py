@@ -285,7 +285,7 @@ def test_a_broker_that_is_down_has_its_condition_before_it_is_raised(tables: Tab
     with served(tables.directory) as address:
         wait_until(lambda: b"broker down" in ask(address, links.broker("main", 4))[2])
         page = get(address, links.broker("main", 4))
-        at_risk = "of its partitions 1 under min ISR, 1 under-replicated"
+        at_risk = "of its partitions 1 under min ISR"
         assert page.of("title") == [f"\u2716 broker 4 of main: fenced; broker down; {at_risk} - isrwatch"]
         assert "../../../incidents/main-7" in page.links
         page = get(address, links.broker("main", 1))
