@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from streaming.contracts.harm import fewer_brokers
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _COUNTS: Final = re.compile(r": (?=(?:up to )?\d+ partition)")
 _RECOVERED: Final = "recovered"
+_LONGEST_HEADLINE: Final = 100
 
 
 class IncidentSentence(NamedTuple):
@@ -32,9 +35,14 @@ class IncidentSentence(NamedTuple):
     more: str = ""
 
     @property
+    def headline(self) -> str:
+        """The first part; of very many brokers it names the first, and how many they are."""
+        return self.what if len(self.what) <= _LONGEST_HEADLINE else fewer_brokers(self.what)
+
+    @property
     def brief(self) -> str:
         """The sentence without its numbers: what happened, and what it means."""
-        return "; ".join(filter(None, (self.what, self.consequence, self.more)))
+        return "; ".join(filter(None, (self.headline, self.consequence, self.more)))
 
 
 def sentence_of(row: Mapping[str, Any]) -> IncidentSentence:

@@ -100,7 +100,7 @@ def notification(
     for harm in (whole, counted, brief):
         if len(text := _text(short_id, facts, harm, next_step)) <= LONGEST_NOTIFICATION:
             return text
-    facts, next_step = _fewer_brokers(facts), _fewer_brokers(_REASON.split(next_step)[0])
+    facts, next_step = fewer_brokers(facts), fewer_brokers(_REASON.split(next_step)[0])
     if len(text := _text(short_id, facts, brief, next_step)) <= LONGEST_NOTIFICATION:
         return text
     room = LONGEST_NOTIFICATION - len(_text(short_id, " ", brief, " ")) + len("  ")
@@ -150,7 +150,7 @@ def _count(topics: str) -> int:
     return topics.count(", ") + 2 if topics.startswith("topics ") else int(topics.partition(" ")[0])
 
 
-def _fewer_brokers(text: str) -> str:
+def fewer_brokers(text: str) -> str:
     """Name three of many brokers, and say how many they are."""
     return _BROKERS.sub(lambda each: f"{each[0].count(', ') + 2} brokers ({each[1]}, …)", text)
 

@@ -9,6 +9,7 @@ import threading
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
@@ -16,7 +17,6 @@ from exporters.answers.brokers import state_name
 from exporters.answers.event_groups import by_moment
 from exporters.answers.event_text import as_event, clock
 from exporters.answers.silences import silence_link
-from exporters.read_model.events import brokers_of
 from exporters.read_model.incident_archive import IncidentArchive, IncidentUnknown, groups_beyond
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.incident_sentences import sentence_of
@@ -67,6 +67,7 @@ _PEAKS: Final = {
     "under min ISR": "under_min_isr_peak",
     "under-replicated": "under_replicated_peak",
 }
+_BACK: Final = frozenset({EventKind.REGISTERED, EventKind.UNFENCED})
 _WORST: Final = (
     EventKind.UNCLEAN_ELECTION,
     EventKind.OFFLINE,
@@ -199,7 +200,7 @@ def _choices(inputs: Inputs, archive: IncidentArchive, any_id: str) -> list[Page
     meant = [row for row in every if any_id == row["short_id"] or row["incident_id"].startswith(any_id)] or every
     ids = [row["incident_id"] if row["short_id"] == any_id else shown_id(row) for row in meant[:_CHOICES]]
     pairs = zip(meant, ids, strict=False)
-    return [PageLink(f"{each}: {sentence_of(row).what}", links.incident(each, inputs.at)) for row, each in pairs]
+    return [PageLink(f"{each}: {sentence_of(row).headline}", links.incident(each, inputs.at)) for row, each in pairs]
 
 
 class IncidentHistories:
@@ -253,7 +254,7 @@ def incident_page(
     state = lasted(row, inputs.now, is_old=is_old(inputs, row))
     return IncidentPage(
         **frame_of(inputs),
-        title=f"{level.sign} {shown} {state}: {said.what} - isrwatch",
+        title=f"{level.sign} {shown} {state}: {said.headline} - isrwatch",
         heading=f"Incident {shown}",
         trail=trail_of(inputs, name),
         notices=(*notices_of(inputs), *_notices(inputs, cluster, history)),
@@ -264,7 +265,7 @@ def incident_page(
         headline=said._replace(consequence="").brief,
         next_step=row["next_step"],
         consequence=row["consequence"],
-        facts=(*_down(events), *_facts(inputs, row, parts, cluster)),
+        facts=(*_down(events, row["opened_at"]), *_facts(inputs, row, parts, cluster)),
         suspects=tuple(_suspects(inputs, row, cluster, name, events)),
         state_of_suspects=_state_heading(inputs, row),
         was_scored=any(each["score"] is not None for each in row["suspects"] or ()),
@@ -350,14 +351,14 @@ def _facts(
     yield "long id", row["incident_id"]
 
 
-def _down(events: Iterable[EventRow]) -> Iterator[tuple[str, str]]:
+def _down(events: Iterable[EventRow], opened_at: int) -> Iterator[tuple[str, str]]:
     """Yield when brokers were down: one may have fallen again before the incident was over."""
     lines = []
     for number, times in sorted(absences(events).items()):
         spans = [
             " ".join((
-                "" if each.since is None else f"from {clock(each.since)[:8]}",
-                "" if each.until is None else f"to {clock(each.until)[:8]}",
+                "" if each.since is None else f"from {_time_of_step(each.since, opened_at)}",
+                "" if each.until is None else f"to {_time_of_step(each.until, opened_at)}",
             )).strip()
             for each in times[:_ABSENCES_SHOWN]
         ]  # fmt: skip
@@ -379,7 +380,7 @@ def _suspects(
     evidence = [event for event in events if event.event_id in ids]
     for suspect in blamed(row):
         number = int(suspect["broker"])
-        own = by_moment(_about(number, evidence))
+        own = by_moment(_about(number, evidence) or _about(number, events))
         yield SuspectRow(
             broker=str(number),
             path=links.broker(name, number, inputs.at),
@@ -389,15 +390,15 @@ def _suspects(
         )
 
 
-def _about(number: int, evidence: Sequence[EventRow]) -> list[EventRow]:
-    """Return what happened to a broker, or to what it led; else all that names it."""
-    own = [
+def _about(number: int, events: Sequence[EventRow]) -> list[EventRow]:
+    """Return what happened to a broker, or to what it led; of a partition's event its broker may be who leads now."""
+    return [
         event
-        for event in evidence
-        if number in (event.event_broker, *event.left_isr)
+        for event in events
+        if number in event.left_isr
+        or (event.partition is None and number == event.event_broker and event.event not in _BACK)
         or (number == event.leader_before != event.leader_after and event.leader_after is not None)
     ]
-    return own or [event for event in evidence if number in brokers_of(event._asdict())]
 
 
 def _partition_lines(events: Iterable[EventRow], cluster_name: str, at: int | None) -> tuple[list[PartitionLine], int]:
@@ -466,15 +467,19 @@ def _silence(installations: Installations, row: Row, name: str, parts: Sequence[
 
 
 def _ends(inputs: Inputs, row: Row, name: str, events: Sequence[EventRow]) -> Iterator[PageLink]:
-    """Yield links to the cluster as it was when the incident began, and when it was over, as far as that is kept."""
+    """Yield links to what was when the incident began, and when it was over, as far as that is kept."""
     began = max(row["opened_at"], events[0].occurred_not_after if events else 0)
     over = None if is_open(row, inputs.now) else row["closed_at"]
-    for words, at in (("when it began", began), ("when it was over", over)):
+    for words, path, at in (
+        ("the cluster when it began", partial(links.cluster, name), began),
+        ("the cluster when it was over", partial(links.cluster, name), over),
+        ("this page when it began", partial(links.incident, shown_id(row)), began),
+    ):
         if at is not None and at != inputs.at and inputs.is_kept(at):
-            yield PageLink(words, links.cluster(name, at))
+            yield PageLink(words, path(at))
 
 
 def _neighbour(inputs: Inputs, row: Row | None) -> PageLink | None:
     if row is None or (inputs.at is not None and row["opened_at"] > inputs.now):
         return None
-    return PageLink(f"{shown_id(row)}: {sentence_of(row).what}", links.incident(shown_id(row), inputs.at))
+    return PageLink(f"{shown_id(row)}: {sentence_of(row).headline}", links.incident(shown_id(row), inputs.at))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exporters.web.pages.drawing import Axis, Band, Drawing, Lane, TimeMark
@@ -95,7 +96,10 @@ def _brokers(axis: Axis, row: Row, events: Sequence[EventRow], work: Sequence[Wo
                 f"broker {number}",
                 *(f"work announced: {each.text}" for each in announced[:1]),
                 *(["down (bar)"] if down else []),
-                *(["leaves ISRs (\u25b2) and is back (\u2714)"] if left or joined else []),
+                *(
+                    [" and ".join(compress(("leaves ISRs (\u25b2)", "is back (\u2714)"), (left, joined)))]
+                    * bool(left or joined)
+                ),
                 *(["loses a log directory (\u2716)"] if failed else []),
             )
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from exporters.answers import links
 from exporters.answers.answer import Answer, Question
 from exporters.answers.brokers import by_reason
 from exporters.answers.event_text import CAUSES_EXPLAINED, causes_explained
@@ -16,6 +17,7 @@ from exporters.answers.subject import Tables as AnswerTables
 from exporters.answers.subjects import SUBJECTS
 from exporters.read_model.cluster_health import partition_reasons
 from exporters.read_model.conditions import ConditionSettings
+from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.read_model.incident_archive import Work
 from exporters.read_model.incident_sentences import sentence_of
 from exporters.read_model.reader import TablesReader
@@ -25,7 +27,7 @@ from exporters.web.pages.cluster import cluster_page, notice_of_age
 from exporters.web.pages.drawing import Axis
 from exporters.web.pages.fleet import fleet_page
 from exporters.web.pages.group import PARTITIONS_SHOWN, groups_page
-from exporters.web.pages.incident import handling_of
+from exporters.web.pages.incident import IncidentHistory, handling_of, incident_page
 from exporters.web.pages.incidents import lasted
 from exporters.web.pages.page import Inputs, Level, PageSettings, PastMoment, lasting, words_of
 from exporters.web.pages.timeline import absences, timeline
@@ -98,6 +100,51 @@ def test_a_timeline_has_states_of_partitions_and_brokers_with_their_work() -> No
     assert down.width == pytest.approx(100 * 15 / 80, abs=0.02)
     assert [mark.style for mark in broker.marks] == [Level.WARNING, Level.HEALTHY]
     assert [tick.anchor for tick in drawing.ticks] == ["start", "middle", "end"]
+
+
+def test_a_timeline_says_of_no_broker_that_it_is_back_before_it_is() -> None:
+    left = event(EventKind.ISR_SHRINK, 10, 0, left_isr=(3,))
+    joined = event(EventKind.ISR_EXPAND, 30, 0, joined_isr=(3,))
+    for events, said in (
+        ([left], "leaves ISRs (\u25b2)"),
+        ([joined], "is back (\u2714)"),
+        ([left, joined], "leaves ISRs (\u25b2) and is back (\u2714)"),
+    ):
+        assert labels(timeline({**OPEN, **SUSPECT}, events, [], START + 60 * SECOND)) == [f"broker 3, {said}"]
+
+
+def test_an_incident_of_days_has_dates_few_brokers_in_its_title_and_a_way_to_its_begin(
+    tables: Tables, rows: Rows
+) -> None:
+    tables.commit(rows.cluster_row(START), rows.broker(3), rows.source(START))
+    every = (*map(str, range(1, 40)),)
+    said = f"rolling restart of brokers {', '.join(every)} and 40"
+    row = {
+        **dict.fromkeys(INCIDENT_COLUMNS), **rows.owner, **OPEN, "incident_id": "loss:1", "short_id": "main-1",
+        "incident_class": "rolling_restart", "summary": f"{said}: up to 9 partitions under-replicated",
+    }  # fmt: skip
+    day = 86_400
+    events = [
+        event(EventKind.FENCED, 10, event_broker=3),
+        event(EventKind.UNFENCED, 20, event_broker=3),
+        event(EventKind.FENCED, day + 10, event_broker=3),
+        event(EventKind.LEADER_CHANGE, 20, 0, event_broker=3, leader_before=2, leader_after=3, event_id="e1"),
+        event(EventKind.ISR_SHRINK, day + 10, 1, event_broker=3, left_isr=(3,), event_id="e2"),
+    ]
+    suspect = {"suspects": [{"broker": 3, "score": 1.0}], "brokers": [3], "event_ids": ["e1"]}
+    inputs = replace(inputs_of(tables, is_kept=lambda _: True), now=START + 2 * day * SECOND)
+    page = incident_page(inputs, {**row, **suspect}, IncidentHistory(events), (None, None), ())
+    assert page.title == (
+        "\u25b2 main-1 open when last observed: rolling restart of 40 brokers (1, 2, 3, \u2026) - isrwatch"
+    )
+    assert page.headline == "rolling restart of 40 brokers (1, 2, 3, \u2026)"
+    down = dict(page.facts)["down (UTC)"]
+    assert down == "broker 3 from 14:13:30 to 14:13:40 and from 09-22 14:13:30"
+    assert [(link.words, link.path) for link in page.ends[-1:]] == [
+        ("this page when it began", links.incident("main-1", START + 10 * SECOND))
+    ]
+    (blamed,) = page.suspects
+    assert [each.what.strip() for each in blamed.evidence] == ["fenced", "fenced", "broker 3 left the ISR"]
 
 
 def test_a_timeline_until_a_moment_shows_nothing_later() -> None:

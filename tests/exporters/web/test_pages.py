@@ -363,9 +363,11 @@ def test_an_incident_leads_to_its_begin_as_far_as_history_reaches(tables: Tables
     tables.put("incidents", *incidents, as_of=0)
     with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
         wait_until(lambda: b"main-1" in ask(address, "/incidents")[2])
-        assert "when it began" not in get(address, links.incident("main-1")).of("a"), "before the oldest history"
+        assert "the cluster when it began" not in get(address, links.incident("main-1")).of("a"), (
+            "before the oldest history"
+        )
         page = get(address, links.incident("main-2"))
-        assert {"when it began", "when it was over"} <= {*page.of("a")}
+        assert {"the cluster when it began", "the cluster when it was over"} <= {*page.of("a")}
         assert f"../clusters/main?at={links.moment_text(now - 20 * SECOND)}" in page.links
         early = get(address, links.incident("main-2", now - 40 * SECOND), 404)
         assert {"when main-2 began", "now"} <= {*early.of("a")}
