@@ -1,20 +1,34 @@
-"""The health of clusters as an exporter judges it, chosen and counted here: the same value as from tables."""
+"""The health of clusters as an exporter judges it, chosen and counted here: the same value as from tables.
+
+Also what an assistant asks: health and conditions that are raised, of tables and of an exporter alike.
+"""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from exporters.answers.answer import ServerRefused
-from exporters.read_model.cluster_health import ClusterHealth, HealthAnswer, HealthStatus
+from exporters.answers.answer import Question, ServerRefused
+from exporters.answers.subject import opened
+from exporters.read_model.cluster_health import (
+    ClusterHealth,
+    HealthAnswer,
+    HealthBasis,
+    HealthStatus,
+    document_of,
+    health_of,
+)
+from exporters.read_model.conditions import ConditionInputs, ConditionSettings, raised
 from exporters.read_model.health_reasons import HealthReason, HealthSeverity
 from streaming.name_patterns import is_exclusion, patterns_of
+from streaming.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from exporters.answers.answer import Row
     from exporters.answers.server import Server
-    from exporters.read_model.cluster_health import HealthBasis
+    from exporters.answers.source import AnswerSource
 
 _UNHEALTHY: Final = 503
 _WORST_FIRST: Final = (HealthStatus.UNHEALTHY, HealthStatus.UNKNOWN, HealthStatus.HEALTHY)
@@ -90,3 +104,35 @@ def _reason_of(document: Mapping[str, Any]) -> HealthReason:
     values = {field.name: document[field.name] for field in fields(HealthReason)}
     lists = {name: tuple(document[name]) for name in ("examples", "incidents")}
     return HealthReason(**{**values, **lists, "severity": HealthSeverity(document["severity"])})
+
+
+# Health and conditions of now, from wherever a source answers.
+
+_OF_CONDITION: Final = ("cluster", "condition", "subject", "severity", "incident", "since", "again_since", "ended_at")
+
+
+def health_documents(source: AnswerSource, clusters: Sequence[str]) -> list[Row]:
+    """Return the health of clusters with every reason, for JSON; what announced work explains does not count."""
+    if source.server is not None:
+        basis = HealthBasis(max_age_seconds=0.0, allows_planned=True)  # the age is that of the server
+        health = served_health(source.server, clusters, basis, None).health
+    else:
+        asked = opened(source.tables(), Question(tuple(clusters)))
+        basis = HealthBasis(max_age_seconds=asked.tables.limits.stale_after, allows_planned=True)
+        health = health_of({each.name: each for each, _ in asked.clusters}, asked.errors, asked.now, basis)
+    documents: list[Row] = document_of(health, basis)["clusters"]
+    return documents
+
+
+def conditions(source: AnswerSource, clusters: Sequence[str]) -> list[Row]:
+    """Return the conditions that are raised, for JSON."""
+    if source.server is not None:
+        document = source.server.document("conditions", [("cluster", each) for each in clusters])
+        return [{name: row[name] for name in _OF_CONDITION} for row in document["conditions"]]
+    asked = opened(source.tables(), Question(tuple(clusters)))
+    limits, settings = asked.tables.limits, ConditionSettings.of(load(source.config_file).alerts)
+    inputs = ConditionInputs(
+        now=asked.now, stale_after=limits.stale_after, oldest=limits.oldest_ages, settings=settings
+    )
+    rows = raised({each.name: each for each, _ in asked.clusters}, inputs)
+    return [{name: getattr(row, name, row.short_id or None) for name in _OF_CONDITION} for row in rows]

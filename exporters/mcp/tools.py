@@ -18,6 +18,7 @@ from mcp.types import ToolAnnotations
 from exporters.answers.answer import Question
 from exporters.answers.event_groups import by_moment
 from exporters.answers.event_text import as_event
+from exporters.answers.health import conditions, health_documents
 from exporters.answers.incidents import facts
 from exporters.answers.post_mortem import markdown
 from exporters.read_model.incident_ids import shown_id
@@ -95,15 +96,19 @@ class Tools:
     def whats_wrong(self, cluster: str | None = None) -> str:
         """Say what is wrong now, or that nothing is. Begin here.
 
-        Each cluster with its counts and the age of its data, the partitions that are not healthy, and the open
-        incidents with what to do first.
+        Each cluster with its counts and the age of its data, its health with every reason, the conditions that are
+        raised (of brokers, disks, groups, the quorum), the partitions that are not healthy, and the open incidents with
+        what to do first.
         """
         asked = _clusters(cluster)
         clusters = self._source.ask("clusters", Question(asked))
         partitions = self._source.ask("partitions", Question(asked))
+        clock = Clock(clusters.now)
         return _bounded({
             "clusters": _rows(clusters),
             "data_age": [each._asdict() for each in clusters.clusters],
+            "health": [_readable(each, clock) for each in health_documents(self._source, asked)],
+            "conditions": [_readable(each, clock) for each in conditions(self._source, asked)],
             "unhealthy_partitions": _rows(partitions),
             "said": [each.text for each in (*clusters.sentences, *partitions.sentences)],
             "open_incidents": self._listed(self._source.ask("incidents", Question(asked))),
@@ -223,6 +228,10 @@ def _readable(row: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
 
 
 def _value(name: str, value: Any, clock: Clock) -> Any:  # noqa: ANN401 - of any column
+    if isinstance(value, dict):
+        return _readable(value, clock)
+    if isinstance(value, list | tuple):
+        return [_value("", each, clock) for each in value]
     if isinstance(value, int) and not isinstance(value, bool) and (name.endswith(_MOMENTS) or name in _TIMES):
         return clock.iso(value)
     return shortened(value) if isinstance(value, str) and len(value) > _LONG else value

@@ -15,10 +15,12 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from exporters.answers.server import server_of
 from exporters.answers.source import AnswerSource
 from exporters.mcp.tools import INSTRUCTIONS, LARGEST, Tools, _bounded
 from exporters.read_model.reader import micros_now
 from streaming.errors import ConfigurationError
+from streaming.settings import ServerSettings
 from tests.exporters.conftest import SECOND, Rows, Tables, write_live_cluster
 from tests.exporters.web.test_app import SETTINGS, served
 
@@ -93,6 +95,25 @@ def test_an_assistant_learns_what_is_wrong_what_happened_and_what_is_safe(addres
     assert "there is no incident 'main-99'" in unknown[1]
     assert "nothing is recorded of 2001-01-01" in before[1]
     assert "secrets" in no_subject[1]
+
+
+def test_what_is_wrong_besides_partitions_is_said_alike_from_tables_and_from_a_server(
+    address: str, tables: Path
+) -> None:
+    """A broker is down, a disk is offline, a transaction hangs: none of that is a partition."""
+    server = server_of(f"http://{address}", ServerSettings())
+    sources = AnswerSource(None, tables, None), AnswerSource(server, None, None)
+    here, there = (json.loads(Tools(each).whats_wrong()) for each in sources)
+    for wrong in (here, there):
+        (health,) = wrong["health"]
+        assert health["status"] == "unhealthy"
+        assert {"under_min_isr", "log_directory_offline"} <= {each["condition"] for each in health["reasons"]}
+        assert all(each["since"].endswith("Z") for each in health["reasons"] if each["since"])
+        raised = {(each["condition"], each["subject"]) for each in wrong["conditions"]}
+        assert {("log_directory_offline", "1:/data-1"), ("hanging_transaction", "t")} <= raised
+    assert here["conditions"] == there["conditions"]
+    (broker,) = json.loads(Tools(sources[0]).may_broker_stop(1))["brokers"]
+    assert all(each["since"].endswith("Z") for each in broker["isr_meters"]), "times in times"
 
 
 def test_a_cluster_that_is_not_there_is_no_healthy_answer(tables: Path) -> None:
