@@ -27,6 +27,11 @@ class Clock:
     now: int
     local: bool = False
 
+    @property
+    def zone(self) -> str:
+        """Name of the zone of what it formats."""
+        return "local" if self.local else "UTC"
+
     def read(self, text: str) -> int:
         """Parse a time.
 
@@ -74,7 +79,7 @@ class Clock:
     def _absolute(self, text: str) -> dt.datetime:
         here = self._at(self.now)
         midnight = here.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
-        words = {"now": here.replace(tzinfo=None), "today": midnight, "yesterday": midnight - dt.timedelta(days=1)}
+        words = {"now": here, "today": midnight, "yesterday": midnight - dt.timedelta(days=1)}
         day, _, time_of_day = text.lower().partition(" ")
         if text.lower() in words:
             return words[text.lower()]

@@ -261,7 +261,7 @@ def _groups(_: Rows, clock: Clock) -> tuple[Field, ...]:
         Field("worst", text("worst_partition"), below=1),
         _age(),
         Field(
-            "last commit",
+            f"last commit ({clock.zone})",
             lambda row: UNKNOWN if row["committed_at"] is None else clock.short(row["committed_at"]),
             below=4,
         ),

@@ -32,20 +32,19 @@ def event_fields(rows: Iterable[Row], clock: Clock, *, is_line: bool) -> tuple[F
 
     Rows of a table have a column for the cluster if they are of more than one.
     """
-    zone = "local" if clock.local else "UTC"
     cluster = Field("cluster", lambda row: str(row["cluster"]))
     about = Field("subject", lambda row: subject(as_event(row)))
     cause = Field("cause", lambda row: why(as_event(row)), wraps=WORDS, below=1)
     if not is_line:
         return (
-            Field(f"time ({zone})", lambda row: clock.short(row["occurred_not_after"])),
+            Field(f"time ({clock.zone})", lambda row: clock.short(row["occurred_not_after"])),
             *((cluster,) if len({row["cluster"] for row in rows}) > 1 else ()),
             about,
             Field("event", _kind_and_text, wraps=WORDS),
             cause,
         )
     return (
-        Field(f"time ({zone})", lambda row: clock.iso(row["occurred_not_after"])),
+        Field(f"time ({clock.zone})", lambda row: clock.iso(row["occurred_not_after"])),
         cluster,
         about,
         Field("event", lambda row: str(row["event"])),
@@ -82,11 +81,10 @@ def row_of(group: EventGroup) -> Row:
 
 def moment_fields(rows: Iterable[Row], clock: Clock, *, is_line: bool) -> tuple[Field, ...]:
     """Return the columns of what happened at one moment; the arguments are those of ``event_fields``."""
-    zone = "local" if clock.local else "UTC"
     as_text = clock.iso if is_line else clock.short
     has_cluster = is_line or len({row["cluster"] for row in rows}) > 1
     return (
-        Field(f"time ({zone})", lambda row: as_text(row["occurred_not_after"])),
+        Field(f"time ({clock.zone})", lambda row: as_text(row["occurred_not_after"])),
         *((Field("cluster", lambda row: str(row["cluster"])),) if has_cluster else ()),
         Field("subject", lambda row: str(row["subject"])),
         Field("what", lambda row: str(row["what"]), wraps=WORDS),

@@ -24,7 +24,7 @@ from exporters.terminal.options import (
     TablesOption,
     moment_of,
 )
-from exporters.terminal.output import RowFormat, until_closed
+from exporters.terminal.output import RowFormat, machine, until_closed
 from streaming.delta.store.place import tables_place
 from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError
@@ -178,7 +178,7 @@ def _waits_for(look: Look, basis: HealthBasis) -> str:
 
 def _print(look: Look, basis: HealthBasis, clock: Clock, *, as_json: bool) -> None:
     if as_json:
-        Terminal().document([json_text(_document(look, basis))])
+        Terminal().document([json_text(machine(_document(look, basis), "", clock))])
         return
     console = Terminal()
     if look.as_of is not None:

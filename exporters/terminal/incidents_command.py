@@ -65,6 +65,9 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Open incidents, and closed ones that lasted since then.")
     ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only those that began by then, open and closed.")
+    ] = None,
     cluster: ClusterOption = None,
     as_markdown: MarkdownOption = False,
     as_of: AsOfOption = None,
@@ -93,8 +96,8 @@ def incidents(  # noqa: PLR0913 - one parameter per option
                 _explain(output, explained)
             raise_unreadable(explained)
             return
-        given = {"class": kinds or (), "since": () if since is None else (clock.iso(clock.read(since)),)}
-        filters = {name: tuple(map(str, values)) for name, values in given.items() if values}
+        times = {name: (clock.iso(clock.read(text)),) for name, text in (("since", since), ("until", until)) if text}
+        filters = {**({"class": tuple(map(str, kinds))} if kinds else {}), **times}
         answer = source.ask(
             "incidents", Question(tuple(cluster or ()), filters, everything, moment_of(as_of, local=local))
         )
@@ -130,7 +133,7 @@ def _explain(output: RowOutput, explained: IncidentReport) -> None:
 def _moment_fields(clock: Clock) -> tuple[Field, ...]:
     """Return the columns of what happened at one moment for one cause."""
     return (
-        Field(f"time ({'local' if clock.local else 'UTC'})", lambda row: clock.short(row["at"])),
+        Field(f"time ({clock.zone})", lambda row: clock.short(row["at"])),
         Field("subject", lambda row: str(row["subject"])),
         Field("what", lambda row: str(row["what"]), wraps=WORDS),
         Field("cause", lambda row: str(row["cause"]), wraps=WORDS, below=1),
@@ -150,7 +153,7 @@ def incident_fields(clock: Clock) -> tuple[Field, ...]:
     """Return the columns of an incident in a list."""
     return (
         Field("id", shown_id),
-        Field("opened", lambda row: clock.short(row["opened_at"]).partition(".")[0]),
+        Field(f"opened ({clock.zone})", lambda row: clock.short(row["opened_at"]).partition(".")[0]),
         Field("lasted", lambda row: lasted(row, clock), is_number=True),
         Field("class", lambda row: str(row["incident_class"])),
         Field("suspects", suspects, wraps=WORDS),

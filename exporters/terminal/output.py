@@ -192,4 +192,5 @@ def _timestamps(columns: Iterable[Column]) -> Iterator[str]:
             yield from _timestamps(column.type[0] if isinstance(column.type, list) else column.type)
 
 
-_TIMESTAMPS: Final = frozenset(name for table in TABLES.values() for name in _timestamps(table.columns))
+_OF_ANSWERS: Final = frozenset({"as_of", "at", "now"})
+_TIMESTAMPS: Final = _OF_ANSWERS | {name for table in TABLES.values() for name in _timestamps(table.columns)}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -71,6 +73,25 @@ def test_a_formatted_time_is_parsed_to_the_same_time(millis: int) -> None:
     for local in (False, True):
         clock = Clock(NOW, local)
         assert clock.read(clock.iso(millis * 1_000)) == millis * 1_000
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The local time zone is one whose clocks are put back at 2026-10-25T01:00:00Z."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+def test_now_is_now_also_in_the_hour_that_a_local_clock_shows_twice() -> None:
+    for minutes in (-30, 30):
+        now = utc(2026, 10, 25, 1) + minutes * 60 * SECOND
+        clock = Clock(now, local=True)
+        assert (clock.read("now"), clock.read("1m")) == (now, now - 60 * SECOND)
+        assert clock.read(clock.iso(now)) == now
 
 
 def test_a_screen_shows_the_day_only_of_other_days() -> None:

@@ -86,6 +86,8 @@ def test_the_answer_as_json_has_every_reason_and_what_is_missing(tables: Any, ro
     answer = json.loads(output)
     (cluster,) = answer["clusters"]
     assert (code, answer["status"], cluster["status"], answer["unreadable_tables"]) == (1, "unhealthy", "unhealthy", {})
+    assert cluster["observed_until"].endswith("Z")
+    assert {each["since"] for each in cluster["reasons"]} == {cluster["observed_until"]}, "times are as of all commands"
     assert [(each["condition"], each["examples"], each["more"], each["counts"]) for each in cluster["reasons"]] == [
         ("under_replicated", ["orders-0"], 0, True),
         ("at_min_isr", ["orders-0"], 0, True),
@@ -254,7 +256,7 @@ def test_health_as_of_a_moment_is_that_of_the_moment_from_tables_and_from_a_serv
             assert (code, output.splitlines()[0]) == (expected, f"as of {iso(now - seconds * SECOND)}; {WITHOUT}")
         code, output = asked(source, "--as-of", iso(now - 20 * SECOND), "-o", "json")
         answer = json.loads(output)
-        assert (code, answer["status"], answer["as_of"]) == (1, "unhealthy", now - 20 * SECOND)
+        assert (code, answer["status"], answer["as_of"]) == (1, "unhealthy", iso(now - 20 * SECOND))
         code, output = asked(source, "--as-of", iso(now - 20 * SECOND))
         assert output.splitlines()[1] == "unhealthy: cluster old, observed 0.0s earlier"
         naive = iso(now - 20 * SECOND).removesuffix("Z")

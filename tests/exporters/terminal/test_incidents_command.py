@@ -88,6 +88,17 @@ def test_closed_incidents_are_shown_only_on_request(tables: Path) -> None:
     assert len(incidents(tables, "--since", "2023-11-14T22:14:00", "-o", "csv").splitlines()) == 1 + 1
 
 
+def test_every_time_says_its_zone_and_is_alike_in_json(tables: Path) -> None:
+    assert incidents(tables, "--all").splitlines()[0].split()[:3] == ["id", "opened", "(UTC)"]
+    assert "opened (local)" in incidents(tables, "--all", "--local")
+    last, first = rows_of(tables, "--all")
+    shown = json.loads(incidents(tables, first["short_id"], "-o", "json"))
+    assert shown["moments"][0]["at"] == first["opened_at"]
+    assert shown["now"].endswith("Z")
+    assert [row["short_id"] for row in rows_of(tables, "--until", first["opened_at"])] == [first["short_id"]]
+    assert rows_of(tables, "--since", last["opened_at"], "--until", first["opened_at"]) == []
+
+
 def test_an_open_incident_is_shown_however_long_it_has_not_changed(tmp_path: Path) -> None:
     story = of_lost_broker()
     story.later(3600).heartbeat()
