@@ -252,11 +252,24 @@ def said_of_brokers(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
 
 
 def _said_of_restarts(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
-    """Say once what keeps brokers of a cluster from being stopped for the same reason."""
+    """Say once what keeps brokers of a cluster from being stopped for the same reason, and why that is unknown."""
+    for each, freshness in asked.clusters:
+        why = why_no_advice(each, is_stale=freshness["is_stale"], is_past=not asked.is_now)
+        if why is not None and any(row["cluster"] == each.name for row in rows):
+            yield Sentence(f"safe to stop{asked.of_cluster(each.name)}: {why}")
     for cluster in dict.fromkeys(row["cluster"] for row in rows):
         own = [row for row in rows if row["cluster"] == cluster and row["liveness_advice"] is None]
         for who, reason in by_reason((row["broker"], row["restart_reason"]) for row in own):
             yield Sentence(f"restart of {who}{asked.of_cluster(cluster)}: {reason}", Tone.PLAIN)
+
+
+def why_no_advice(cluster: ClusterSnapshot, *, is_stale: bool, is_past: bool) -> str | None:
+    """Return why there is no advice about brokers of a cluster; None where there is."""
+    if is_past:
+        return "not kept"
+    if is_stale:
+        return "unknown: the data is stale"
+    return "unknown: the job has not said" if cluster.advice is None or not cluster.is_derived else None
 
 
 def by_reason(reasons: Iterable[tuple[int, str | None]]) -> Iterator[tuple[str, str]]:

@@ -100,6 +100,7 @@ def said_of_groups(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     elif not rows:
         needs = "there are none, or the collector may not list them: it needs the permission to describe groups"
         yield asked.without_samples(GROUPS, "groups", needs)
+    yield from asked.said_of_age(GROUPS, "groups", rows)
     for row in rows:
         if row["reason"]:
             who = f"group {row['group'] or NAMELESS}{asked.of_cluster(row['cluster'])}"

@@ -48,9 +48,9 @@ _SPANS: Final = {
 }
 
 
-def _counts(counts: PartitionCounts) -> dict[str, int | None]:
+def _counts(of: ClusterSnapshot | PartitionCounts) -> dict[str, int | None]:
     """Count partitions by state."""
-    return dict(zip(COUNTS, map(counts.in_state, (PARTITIONS, *_COUNTED)), strict=True))
+    return dict(zip(COUNTS, map(of.in_state, (PARTITIONS, *_COUNTED)), strict=True))
 
 
 # Clusters.
@@ -64,18 +64,14 @@ def cluster_rows(asked: Inquiry) -> list[Row]:
             **freshness,
             "controller": cluster.controller,
             "brokers": cluster.registered_brokers(),
-            "fenced_brokers": _fenced(cluster),
+            "fenced_brokers": cluster.fenced_brokers(),
             "open_incidents": None if cluster.incidents is None else len(cluster.incidents.open),
-            **_counts(cluster.counts),
+            **_counts(cluster),
             **cluster.totals._asdict(),
         }
         for cluster, freshness in asked.clusters
     ]
     return sorted(rows, key=_worst_first)
-
-
-def _fenced(cluster: ClusterSnapshot) -> int:
-    return sum(1 for each in cluster.brokers.values() if each.is_fenced and cluster.is_registered(each))
 
 
 def _worst_first(row: Row) -> tuple[Any, ...]:

@@ -47,6 +47,7 @@ def said_of_quorum(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     if not rows:
         needs = "a cluster with ZooKeeper has none; the collector asks every collect.quorum_interval"
         yield asked.without_samples(QUORUM_MEMBERS, "the metadata quorum", needs)
+    yield from asked.said_of_age(QUORUM_MEMBERS, "the metadata quorum", rows)
     for cluster, _ in asked.clusters:
         members = cluster.samples.quorum_members or ()
         for node, several in doubled(members, member_of).items():
@@ -84,7 +85,8 @@ def transaction_rows(asked: Inquiry) -> list[Row]:
 
 
 def said_of_transactions(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
-    """Say what it means that there is no row."""
+    """Say what it means that there is no row, and whether rows are old."""
+    yield from asked.said_of_age(TRANSACTIONS, "transactions", rows)
     if rows:
         return
     fresh = ages_of(asked, TRANSACTIONS, _transactions_asked_at)
@@ -134,6 +136,7 @@ def said_of_metrics(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     if not rows:
         needs = "they need an agent in collect.broker_metrics"
         yield asked.without_samples(BROKER_METRICS, "broker metrics", needs)
+    yield from asked.said_of_age(BROKER_METRICS, "broker metrics", rows)
 
 
 METRICS: Final = ClusterSubject(

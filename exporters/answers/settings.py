@@ -89,6 +89,7 @@ def said_of_settings(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
         yield asked.without_samples(
             TOPIC_SETTINGS, f"settings of cluster {cluster.name}", "the collector asks every collect.config_interval"
         )
+    yield from asked.said_of_age(TOPIC_SETTINGS, "settings", rows)
     if not rows and len(blind) < len(asked.clusters):
         yield Sentence("nothing is wrong with the settings")
 

@@ -22,7 +22,7 @@ from exporters.read_model.cluster_names import clusters_by_name, selected_then
 from exporters.read_model.incident_archive import read_names
 from exporters.read_model.past import Past
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.times import SECOND, Version, read_moment
+from exporters.read_model.times import SECOND, Version, read_moment, span
 from exporters.read_model.versions import checked_version
 from streaming.cluster_settings import each_cluster
 from streaming.contracts.identifiers import ClusterId
@@ -185,6 +185,16 @@ class Inquiry:
         if rows is None:
             self.unreadable.setdefault(table.name, self.errors.get(table.name, f"{table.name} cannot be read"))
         return rows or ()
+
+    def said_of_age(self, table: Table, what: str, rows: Iterable[Row]) -> Iterator[Sentence]:
+        """Say of which cluster even the newest samples are old: what rows of them show may be over."""
+        newest: dict[str, float] = {}
+        for row in rows:
+            newest[row["cluster"]] = min(row[OF_SAMPLES], newest.get(row["cluster"], row[OF_SAMPLES]))
+        for name, age in newest.items():
+            if age > self.tables.limits.oldest_ages.get(table.name, age):
+                text = f"the newest samples of {what}{self.of_cluster(name)} are {span(age)} old"
+                yield Sentence(text, Tone.WARNING)
 
     def without_samples(self, table: Table, what: str, needs: str) -> Sentence:
         """Say why a table has no samples of something, and what it needs to have any."""

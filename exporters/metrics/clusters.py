@@ -73,12 +73,7 @@ def _total(name: str, text: str) -> ClusterMetric:
 
 
 def _in_state(state: str) -> Callable[[ClusterSnapshot], int | None]:
-    return lambda cluster: cluster.counts.in_state(state)
-
-
-def _fenced(cluster: ClusterSnapshot) -> int | None:
-    fenced = [broker.is_fenced for broker in cluster.brokers.values() if cluster.is_registered(broker)]
-    return None if None in fenced or not fenced else sum(map(bool, fenced))
+    return lambda cluster: cluster.in_state(state)
 
 
 def _info(cluster: ClusterSnapshot) -> Iterator[Sample]:
@@ -161,7 +156,10 @@ CLUSTER_METRICS: Final = (
         ClusterSnapshot.registered_brokers,
     ),
     _gauge(
-        "fenced_brokers", "Registered brokers that are fenced; absent while unknown.", "broker_state.is_fenced", _fenced
+        "fenced_brokers",
+        "Registered brokers that are fenced; absent while unknown.",
+        "broker_state.is_fenced",
+        ClusterSnapshot.fenced_brokers,
     ),
     _gauge(
         "controller",

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from exporters.read_model.cluster_samples import member_of
 from exporters.read_model.conditions import (
     announced_brokers,
-    has_no_data,
     lost_log,
     offline_directories,
     open_spells,
@@ -186,7 +185,7 @@ def _blind_reasons(
     cluster: ClusterSnapshot, unreadable: Mapping[str, str], now: int, basis: HealthBasis
 ) -> Iterator[HealthReason]:
     age, until = cluster.age_seconds(now), cluster.observed_until
-    if has_no_data(cluster):
+    if cluster.has_no_data:
         yield from reason_of(Condition.NO_DATA, [cluster.name], str, age_seconds=age)
     elif cluster.is_stale(now, basis.max_age_seconds):
         name = (

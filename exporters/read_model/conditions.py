@@ -254,13 +254,6 @@ def job_reported_at(clusters: Iterable[ClusterSnapshot]) -> int | None:
     return max((at for at in reports if at is not None), default=None)
 
 
-def has_no_data(cluster: ClusterSnapshot) -> bool:
-    """Return whether the primary source has not reported a whole state yet."""
-    state = cluster.cluster
-    is_unknown = state.primary_source is SourceKind.NONE or not state.has_baseline
-    return is_unknown or cluster.observed_until is None
-
-
 def _of_the_monitor(inputs: ConditionInputs) -> Iterator[OwnCondition]:
     """Yield what concerns every cluster."""
     for table, since in inputs.unreadable.items():
@@ -272,7 +265,7 @@ def _of_the_monitor(inputs: ConditionInputs) -> Iterator[OwnCondition]:
 def _of_data(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[OwnCondition]:
     """Yield what concerns the sources and the samples of a cluster, and its series."""
     until, is_stale = cluster.observed_until, cluster.is_stale(inputs.now, inputs.stale_after)
-    if until is None or has_no_data(cluster):
+    if until is None or cluster.has_no_data:
         yield Condition.NO_DATA, "", cluster.watermark_read_at or inputs.now
     elif is_stale and inputs.job_silence <= JOB_LATE_SECONDS:
         yield Condition.DATA_STALE, "", until

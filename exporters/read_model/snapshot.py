@@ -301,6 +301,21 @@ class ClusterSnapshot:
         """Count the registered brokers; None while none was ever reported."""
         return sum(map(bool, map(self.is_registered, self.brokers.values()))) if self.brokers else None
 
+    def fenced_brokers(self) -> int | None:
+        """Count the registered brokers that are fenced; None while that is unknown of one, or none is registered."""
+        fenced = [each.is_fenced for each in self.brokers.values() if self.is_registered(each)]
+        return None if None in fenced or not fenced else sum(map(bool, fenced))
+
+    @property
+    def has_no_data(self) -> bool:
+        """True if the primary source has not reported a whole state yet."""
+        is_unknown = self.cluster.primary_source is SourceKind.NONE or not self.cluster.has_baseline
+        return is_unknown or self.observed_until is None
+
+    def in_state(self, state: str) -> int | None:
+        """Count the partitions in a state; None while that is unknown, as before there is a whole state."""
+        return None if self.has_no_data else self.counts.in_state(state)
+
     def known_brokers(self) -> list[int]:
         """Name every broker that registered or holds a replica."""
         return sorted({*self.brokers, *(number for number, count in self.counts.hosted.items() if count)})

@@ -76,7 +76,7 @@ def _cluster_row(view: View, item: Item) -> Row:
         **cluster.cluster._asdict(),
         "controller": cluster.controller,
         **view.freshness(cluster),
-        "states": {state: cluster.counts.in_state(state) for state in health.STATES},
+        "states": {state: cluster.in_state(state) for state in health.STATES},
         "totals": cluster.totals._asdict(),
         "times": cluster.times and cluster.times._asdict(),
         "advice_until": cluster.advice and cluster.advice.until,

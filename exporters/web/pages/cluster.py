@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
-from exporters.answers.brokers import by_reason, state_name
+from exporters.answers.brokers import by_reason, state_name, why_no_advice
 from exporters.read_model.health_reasons import was_ahead
 from exporters.read_model.snapshot import SECOND
 from exporters.web.pages.drawing import Axis, Band, Drawing, Lane
@@ -269,12 +269,9 @@ def _broker_row(inputs: Inputs, cluster: ClusterSnapshot, name: str, number: int
 
 def advice_of(inputs: Inputs, cluster: ClusterSnapshot, number: int) -> tuple[bool | None, str | None]:
     """Return whether a broker may stop now, and why not; unknown in the past and while the state is stale."""
-    if inputs.past is not None:
-        return None, "not kept"
-    if inputs.is_stale(cluster):
-        return None, "unknown: the data is stale"
-    if cluster.advice is None or not cluster.is_derived:
-        return None, "unknown: the job has not said"
+    why = why_no_advice(cluster, is_stale=inputs.is_stale(cluster), is_past=inputs.past is not None)
+    if why is not None or cluster.advice is None:
+        return None, why
     advice = cluster.advice.brokers.get(number)
     return (None, "unknown") if advice is None else (advice.is_safe_to_stop, advice.restart_reason)
 

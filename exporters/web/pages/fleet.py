@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
 from exporters.read_model.cluster_health import HealthStatus
-from exporters.read_model.conditions import has_no_data
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.incident_sentences import sentence_of as incident_sentence
 from exporters.read_model.snapshot import SECOND, is_recovered
@@ -139,15 +138,13 @@ def _worst_first(row: FleetRow) -> tuple[object, ...]:
 
 def counts_of(cluster: ClusterSnapshot) -> Counts:
     """Count what is wrong in a cluster; nothing is known of one that has reported no whole state."""
-    if has_no_data(cluster):
+    if cluster.has_no_data:
         return Counts()
-    registered = [each for each in cluster.brokers.values() if cluster.is_registered(each)]
-    fenced = sum(bool(each.is_fenced) for each in registered) if registered else None
     return Counts(
         offline=cluster.counts.in_state(health.OFFLINE),
         under_min_isr=cluster.counts.in_state(health.UNDER_MIN_ISR),
         at_min_isr=_at_minimum(cluster),
-        fenced=fenced,
+        fenced=cluster.fenced_brokers(),
     )
 
 

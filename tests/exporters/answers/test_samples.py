@@ -130,6 +130,13 @@ def test_a_voter_whose_directory_is_gone_and_twins_are_named_below_all_members_o
     assert twins in said
 
 
+@pytest.mark.parametrize(("of", "what"), [("quorum", "the metadata quorum"), ("transactions", "transactions")])
+def test_samples_that_are_old_say_so(sampled: Path, of: str, what: str) -> None:
+    assert "newest samples" not in state(sampled, of)
+    said = state(sampled, of, now=micros_now() + 86_400 * SECOND)
+    assert f"the newest samples of {what} are 1d0h old" in said.splitlines()
+
+
 def test_without_a_sample_of_the_leader_no_lag_is_known(tables: Tables, rows: Rows) -> None:
     now = tables.observe(rows)
     member = {**rows.owner, "node": 1, "is_voter": True, "log_end_offset": 7, "collected_at": now, "source": "s"}

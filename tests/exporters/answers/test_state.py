@@ -17,7 +17,7 @@ from streaming.contracts.observations import SourceKind
 from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.delta.log.table_log import newest_version
 from streaming.durations import seconds_of
-from tests.exporters.answers.asked import asked, objects, printed, refusal, state
+from tests.exporters.answers.asked import asked, objects, printed, reader_of, refusal, state
 from tests.exporters.conftest import SECOND, START, Rows, Tables
 
 
@@ -114,6 +114,31 @@ def test_a_cluster_that_was_never_observed_has_no_data_age(tables: Tables, rows:
     tables.commit(rows.cluster_row(primary_source=None, primary_watermark=None))
     assert heading(tables.directory, "clusters") == "STALE: cluster main was never observed"
     assert state(tables.directory, "clusters").split()[:2] == ["main", "?"]
+
+
+def test_of_a_cluster_that_has_reported_no_whole_state_no_partition_is_known_to_be_well(
+    tables: Tables, rows: Rows
+) -> None:
+    now = micros_now()
+    first = rows.partition("orders", 0, rows.state([1], [1], 1), now)
+    tables.commit(rows.cluster_row(now, has_baseline=False), rows.broker(1, now), first, rows.source(now))
+    (row,) = objects(tables.directory, "clusters")
+    assert {row[name] for name in ("partitions", "offline_partitions", "under_replicated_partitions")} == {None}
+    (cluster,) = reader_of(tables.directory).snapshot.clusters.values()
+    assert cluster.in_state("offline") is None
+    tables.commit(rows.broker(1, now, is_fenced=None))
+    (row,) = objects(tables.directory, "clusters")
+    assert (row["brokers"], row["fenced_brokers"]) == (1, None), "of one it is unknown"
+
+
+@pytest.mark.parametrize(("seconds", "why"), [(0, "the job has not said"), (3_600, "the data is stale")])
+def test_why_it_is_unknown_whether_a_broker_may_stop_is_said(
+    tables: Tables, rows: Rows, seconds: int, why: str
+) -> None:
+    at = micros_now() - seconds * SECOND
+    tables.commit(rows.cluster_row(at), rows.broker(1, at), rows.source(at))
+    assert f"safe to stop: unknown: {why}" in state(tables.directory, "brokers").splitlines()
+    assert "safe to stop: not kept" in state(tables.directory, "brokers", at="1").splitlines()
 
 
 def test_clusters_of_one_name_are_shown_with_their_ids_and_one_that_was_built_again_alone(
