@@ -65,6 +65,11 @@ def ages_of(asked: Inquiry, table: Table, asked_at: Callable[[ClusterSnapshot], 
     return {asked.now - at <= oldest for cluster, _ in asked.clusters for at in asked_at(cluster).values()}
 
 
+def was_asked(asked: Inquiry, asked_at: Callable[[ClusterSnapshot], Mapping[int, int]]) -> bool:
+    """Return whether any broker has ever answered."""
+    return any(at for cluster, _ in asked.clusters for at in asked_at(cluster).values())
+
+
 def _said_of_silent(asked: Inquiry, sampled: Sampled) -> Iterator[Sentence]:
     """Say of which brokers nothing is known because they do not answer; or, where none has, how old the samples are."""
     oldest = asked.tables.limits.oldest_ages[sampled.table.name] * SECOND
@@ -100,11 +105,11 @@ def said_of_replicas(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     """Say what it means that there is no row, and of which replicas nothing is known."""
     if not rows:
         fresh = ages_of(asked, REPLICA_OFFSETS, _replicas_asked_at)
-        if True not in fresh:
+        if not was_asked(asked, _replicas_asked_at):
             yield asked.without_samples(
                 REPLICA_OFFSETS, "replicas", "the collector asks brokers for them every collect.offsets_interval"
             )
-        else:
+        elif True in fresh:
             yield Sentence(
                 "of the brokers that answer, no replica is behind" if False in fresh else "no replica is behind"
             )

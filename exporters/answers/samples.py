@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from exporters.answers.answer import Row, Sentence, Tone
 from exporters.answers.brokers import BROKER_FILTER
 from exporters.answers.partitions import TOPIC_HELP
-from exporters.answers.replicas import ages_of
+from exporters.answers.replicas import ages_of, was_asked
 from exporters.answers.subject import OF_SAMPLES, ClusterSubject, Inquiry, NameFilter
 from exporters.metrics.quorum import looked_at
 from exporters.read_model.cluster_samples import behind_seconds, member_of
@@ -90,12 +90,19 @@ def said_of_transactions(asked: Inquiry, rows: list[Row]) -> Iterator[Sentence]:
     if rows:
         return
     fresh = ages_of(asked, TRANSACTIONS, _transactions_asked_at)
-    if True not in fresh:
+    if not was_asked(asked, _transactions_asked_at):
         needs = "the collector asks for them every collect.transactions_interval"
         yield asked.without_samples(TRANSACTIONS, "transactions", needs)
+    elif True not in fresh:
+        looks = ({"cluster": each.name, OF_SAMPLES: _age(each, asked.now)} for each, _ in asked.clusters)
+        yield from asked.said_of_age(TRANSACTIONS, "transactions", looks)
     else:
         none = "no transaction is open"
         yield Sentence(f"of the brokers that answer, {none}" if False in fresh else none)
+
+
+def _age(cluster: ClusterSnapshot, now: int) -> float:
+    return (now - (looked_at(cluster) or now)) / SECOND
 
 
 def _transactions_asked_at(cluster: ClusterSnapshot) -> dict[int, int]:

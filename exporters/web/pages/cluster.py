@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 MONTH: Final = 30 * 86_400 * SECOND
 TOPICS_SHOWN: Final = 50
 INCIDENTS_SHOWN: Final = 20
+_WHEN_BLIND: Final = "find out why nothing is observed any more: isrwatch doctor says what does not work"
 _RISKS: Final = (health.OFFLINE, health.UNDER_MIN_ISR, health.AT_MIN_ISR, health.UNDER_REPLICATED)
 
 
@@ -154,7 +155,11 @@ def cluster_page(inputs: Inputs, name: str) -> ClusterPage:
         notices=notices_of(inputs),
         level=level,
         sentence=sentence,
-        do_first=None if is_old or inputs.past or not to_handle else to_handle[0]["next_step"],
+        do_first=None
+        if inputs.past
+        else _WHEN_BLIND
+        if is_old
+        else next((row["next_step"] for row in to_handle), None),
         counts=counts_of(cluster),
         is_old=is_old,
         facts=tuple(_facts(inputs, cluster)),

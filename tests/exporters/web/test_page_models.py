@@ -295,6 +295,15 @@ def test_the_sentence_of_a_cluster_is_about_its_trouble_and_only_what_has_recove
     assert row.sentence == "nothing is wrong; 1 incident recovered lately"
 
 
+def test_of_a_cluster_that_is_not_observed_the_page_says_where_to_look(tables: Tables, rows: Rows) -> None:
+    tables.commit(rows.cluster_row(START), rows.broker(1), rows.source(START))
+    later = replace(inputs_of(tables), now=START + 600 * SECOND)
+    do_first = cluster_page(later, "main").do_first
+    assert do_first == "find out why nothing is observed any more: isrwatch doctor says what does not work"
+    do_first = cluster_page(replace(later, past=PastMoment(later.now)), "main").do_first
+    assert do_first is None, "of the past nothing can be done"
+
+
 def test_a_condition_is_called_alike_wherever_it_is_and_what_is_not_sampled_is_unknown(
     tables: Tables, rows: Rows
 ) -> None:
