@@ -39,7 +39,7 @@ class MovedPartition(NamedTuple):
     Attributes:
         partition: ``orders-0``.
         shape: what it has in common with others.
-        leader_moved: it changed its leader.
+        leader_moved: it changed its leader; of one that is offline that is not said.
         offline: it lost its leader and got no other.
         further: what else became of it: ``under min ISR``.
     """
@@ -68,7 +68,7 @@ class Movement(NamedTuple):
             words.append(f"{brokers_in_words(shape.joined)} joined the ISR")
         if shape.ineligible:
             words.append(f"{brokers_in_words(shape.ineligible)} no longer eligible to lead")
-        if moved := sum(step.leader_moved for step in self.steps):
+        if moved := sum(step.leader_moved and not step.offline for step in self.steps):
             words.append("leader moved" if count == 1 else f"{moved} leader{'s' * (moved != 1)} moved")
         counts = Counter(word for step in self.steps for word in ("offline",) * step.offline + step.further)
         # What is all that happened to all of them needs no count: the partitions are counted with it.

@@ -65,7 +65,7 @@ def test_what_many_partitions_lost_at_once_is_one_line_below_the_broker() -> Non
     events += loss(20, "isr_shrink", "leader_change", "under_min_isr_began", leader_before=2, leader_after=1)
     events += loss(21, "isr_shrink", "leader_change", "offline", leader_before=2, leader_after=-1, isr_after=())
     fenced = event_row(event="fenced", topic=None, partition=None, event_broker=2, cause=None)
-    what = "2 leaders moved, 1 partition under min ISR, 1 partition offline"
+    what = "1 leader moved, 1 partition under min ISR, 1 partition offline"
     assert lines(*events, fenced) == [
         "22:13:20.000  broker 2  fenced",
         f"22:13:20.000  12 partitions  broker 2 left the ISR, {what} (orders-0 orders-1 orders-2 ...)  fenced (proven)",
@@ -101,6 +101,16 @@ def test_what_needs_its_own_words_stays_a_line_of_its_own() -> None:
         ["orders-0", "protocol_violation: the leader is not in the ISR"],
         ["orders-1", "changes_missed: 2"],
     ]
+
+
+def test_a_partition_that_lost_its_leader_and_got_none_is_offline_and_its_leader_did_not_move() -> None:
+    lost = {"left_isr": (), "leader_before": 2, "leader_after": -1}
+    events = [each for partition in (0, 1) for each in loss(partition, "leader_change", "offline", **lost)]
+    assert lines(*events) == ["22:13:20.000  2 partitions  offline (orders-0 orders-1)  fenced (proven)"]
+    moved = loss(2, "isr_shrink", "leader_change", leader_before=2, leader_after=1)
+    mixed = [*moved, *(each for each in loss(3, "isr_shrink", "leader_change", "offline"))]
+    said = "2 partitions  broker 2 left the ISR, 1 leader moved, 1 partition offline (orders-2 orders-3)"
+    assert lines(*mixed) == [f"22:13:20.000  {said}  fenced (proven)"]
 
 
 def test_an_unclean_election_is_never_hidden_behind_a_moved_leader() -> None:
