@@ -34,6 +34,7 @@ from exporters.read_model.health_reasons import (
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.conditions import OF_BROKERS, RULES, Condition
+from streaming.contracts.events import IncidentClass
 from streaming.contracts.quorum_members import by_node, replaced
 from streaming.contracts.standing import standing
 from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES, SAMPLED_CONDITIONS, SOURCE_PROGRESS
@@ -364,6 +365,7 @@ def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]
         order=volume_of,
         since=attrgetter("since"),
         age_seconds=_oldest((sampled.get(volume_of(each), each.shown_at) for each in directories), now),
+        without_rows={name for each in directories for name in disk_incidents(cluster, volume_of(each)[0])},
     )
     announced = announced_brokers(cluster, now)
     members = rows.quorum_members or ()
@@ -378,6 +380,16 @@ def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]
         since=lambda node: behind[node].since,
         age_seconds=_oldest((answered.get(node, each.shown_at) for node, each in behind.items()), now),
     )
+
+
+def disk_incidents(cluster: ClusterSnapshot, broker: int) -> list[str]:
+    """Return the open incidents that explain that log directories of a broker are offline; no row of these does."""
+    rows = () if cluster.incidents is None else cluster.incidents.open
+    return [
+        shown_id(row)
+        for row in rows
+        if row["incident_class"] == IncidentClass.DISK_FAILURE and broker in (row["brokers"] or ())
+    ]
 
 
 def election_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]:

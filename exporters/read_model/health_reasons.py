@@ -127,6 +127,7 @@ def reason_of(  # noqa: PLR0913 - what a reason is made of, by name
     spells: Sequence[Spell] = (),
     explained_by: Iterable[Spell] = (),
     open_incidents: Mapping[str, str] = MappingProxyType({}),
+    without_rows: Iterable[str] = (),
 ) -> Iterator[HealthReason]:
     """Yield the reason that some things give, none without any.
 
@@ -142,6 +143,7 @@ def reason_of(  # noqa: PLR0913 - what a reason is made of, by name
         explained_by: rows of what explains it besides, whose incidents are named, too.
         open_incidents: shown ids of the open incidents by their ids. One that explains a row now stands for the one
             that named it at its begin, which may be over.
+        without_rows: shown ids of what explains it though no row says so.
     """
     if not things:
         return
@@ -156,7 +158,7 @@ def reason_of(  # noqa: PLR0913 - what a reason is made of, by name
         since=min((at for at in begins if at is not None), default=None),
         age_seconds=age_seconds,
         summary=SUMMARIES[condition],
-        incidents=_names((*spells, *explained_by), open_incidents),
+        incidents=tuple(sorted({*_names((*spells, *explained_by), open_incidents), *without_rows})),
     )
 
 

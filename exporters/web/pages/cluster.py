@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from exporters.answers import links
 from exporters.answers.brokers import by_reason, state_name, why_no_advice
+from exporters.read_model.cluster_health import disk_incidents
 from exporters.read_model.health_reasons import was_ahead
 from exporters.read_model.snapshot import SECOND
 from exporters.web.pages.drawing import Axis, Band, Drawing, Lane
@@ -44,7 +45,7 @@ from exporters.web.pages.page import (
     words_of,
 )
 from streaming.contracts import health
-from streaming.contracts.conditions import OF_BROKERS
+from streaming.contracts.conditions import OF_BROKERS, Condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -247,12 +248,15 @@ def raised_row(inputs: Inputs, name: str, each: Raised) -> ConditionRow:
         path = links.broker(name, int(number), inputs.at)
     elif each.condition in OF_GROUPS:
         path = links.group(name, each.subject, inputs.at)
+    ids = [each.short_id] if each.short_id else []
+    if each.condition is Condition.LOG_DIRECTORY_OFFLINE and path is not None:
+        ids = disk_incidents(inputs.clusters[name], int(number))
     return ConditionRow(
         level=Level.INFO if each.is_over else OF_SEVERITY.get(each.severity, Level.WARNING),
         text=raised_in_words(each),
         since=each.again_since or each.since,
         path=path,
-        incidents=inputs.incident_links([each.short_id] if each.short_id else []),
+        incidents=inputs.incident_links(ids),
         first_since=None if each.again_since is None else each.since,
         ended_at=each.ended_at if each.is_over else None,
     )

@@ -304,6 +304,19 @@ def test_of_a_cluster_that_is_not_observed_the_page_says_where_to_look(tables: T
     assert do_first is None, "of the past nothing can be done"
 
 
+def test_the_incident_of_a_failed_disk_explains_that_its_directory_is_offline(tables: Tables, rows: Rows) -> None:
+    tables.commit(rows.cluster_row(START), rows.broker(1), rows.source(START))
+    tables.put(
+        "sampled_conditions", *(rows.sampled_spell("log_directory_offline", f"{each}:/a", START) for each in (1, 9))
+    )
+    of_disk = rows.incident("disk:1", "disk_failure", START, short_id="main-1", brokers=[1])
+    tables.put("incidents", of_disk, rows.incident("loss:1", "broker_loss", START, brokers=[9]), as_of=0)
+    inputs = inputs_of(tables)
+    for page in (cluster_page(inputs, "main"), broker_page(inputs, "main", 1)):
+        (row,) = page.conditions
+        assert [name for name, _ in row.incidents] == ["main-1"]
+
+
 def test_a_condition_is_called_alike_wherever_it_is_and_what_is_not_sampled_is_unknown(
     tables: Tables, rows: Rows
 ) -> None:
