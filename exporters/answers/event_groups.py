@@ -32,9 +32,9 @@ _FURTHER: Final = {
     EventKind.ONLINE: "online again",
     EventKind.UNDER_MIN_ISR_BEGAN: "under min ISR",
     EventKind.UNDER_MIN_ISR_ENDED: "no longer under min ISR",
-    EventKind.REASSIGNMENT_BEGAN: "begin to move",
+    EventKind.REASSIGNMENT_BEGAN: "being moved",
     EventKind.REASSIGNMENT_COMPLETED: "moved",
-    EventKind.REASSIGNMENT_CANCELLED: "stay, as their reassignment was cancelled",
+    EventKind.REASSIGNMENT_CANCELLED: "not moved, as cancelled",
 }
 _OF_STEPS: Final = frozenset({*_SAID_BY_SHAPE, *_UNDER_REPLICATED, *_FURTHER})
 

@@ -291,14 +291,17 @@ def _so_far(row: Mapping[str, Any]) -> str:
 
 
 def suspects(row: Mapping[str, Any]) -> str:
-    """List the suspected brokers with their scores, highest first; "?" if none was found.
-
-    Who was stopped by an order is to blame for nothing, so a score of 0 makes no suspect.
-    """
-    scored = [suspect for suspect in row["suspects"] or () if suspect["score"] is not None]
-    blamed = sorted((suspect for suspect in scored if suspect["score"]), key=lambda suspect: -suspect["score"])
+    """List the suspected brokers with their scores, highest first; "?" if none was found."""
+    scored = (suspect for suspect in row["suspects"] or () if suspect["score"])
+    blamed = sorted(scored, key=lambda suspect: -suspect["score"])
     listed = ", ".join(f"{suspect['broker']} ({suspect['score']:.2f})" for suspect in blamed)
-    return listed or ("none" if scored else "?")
+    return listed or ("none" if is_blameless(row) else "?")
+
+
+def is_blameless(row: Mapping[str, Any]) -> bool:
+    """Return whether an incident without suspects has none: who was stopped or moved by an order is not to blame."""
+    is_scored = any(suspect["score"] is not None for suspect in row["suspects"] or ())
+    return is_scored or row["incident_class"] in (IncidentClass.REASSIGNMENT, IncidentClass.UNSAFE_REASSIGNMENT)
 
 
 def facts(explained: IncidentReport, clock: Clock) -> dict[str, str]:

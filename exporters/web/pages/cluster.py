@@ -44,11 +44,13 @@ from exporters.web.pages.page import (
     visible_name,
     words_of,
 )
+from exporters.web.runbook import known_values, runbook
 from streaming.contracts import health
+from streaming.contracts.alerts import ALERTS
 from streaming.contracts.conditions import OF_BROKERS, Condition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from exporters.read_model.cluster_health import ClusterHealth
     from exporters.read_model.conditions import Raised
@@ -58,6 +60,10 @@ if TYPE_CHECKING:
 MONTH: Final = 30 * 86_400 * SECOND
 TOPICS_SHOWN: Final = 50
 INCIDENTS_SHOWN: Final = 20
+_SECTIONS: Final[dict[str, str]] = {
+    condition: alert.section or name for name, alert in ALERTS.items() for condition in alert.conditions
+}
+"""Sections of the runbook by the conditions that they are about."""
 _WHEN_BLIND: Final = "find out why nothing is observed any more: isrwatch doctor says what does not work"
 _RISKS: Final = (health.OFFLINE, health.UNDER_MIN_ISR, health.AT_MIN_ISR, health.UNDER_REPLICATED)
 
@@ -65,7 +71,8 @@ _RISKS: Final = (health.OFFLINE, health.UNDER_MIN_ISR, health.AT_MIN_ISR, health
 class ConditionRow(NamedTuple):
     """Something that is wrong: in words, since when, where it leads, and the incidents that explain it.
 
-    ``first_since``: when it first began, if it was over in between; ``ended_at``: when it was over, if it is.
+    ``runbook``: the path of what to do; ``first_since``: when it first began, if it was over in between; ``ended_at``:
+    when it was over, if it is.
     """
 
     level: Level
@@ -73,6 +80,7 @@ class ConditionRow(NamedTuple):
     since: int | None
     path: str | None
     incidents: tuple[tuple[str, str], ...]
+    runbook: str | None = None
     first_since: int | None = None
     ended_at: int | None = None
 
@@ -232,7 +240,12 @@ def condition_rows(
     """Yield what is wrong, worst first: the reasons of its health, and what else is raised."""
     rows = [
         ConditionRow(
-            level_of_reason(each), reason_in_words(each), each.since, None, inputs.incident_links(each.incidents)
+            level=level_of_reason(each),
+            text=reason_in_words(each),
+            since=each.since,
+            path=None,
+            incidents=inputs.incident_links(each.incidents),
+            runbook=runbook_path(_SECTIONS.get(each.condition, ""), {"cluster": name}),
         )
         for each in judged.reasons
     ]
@@ -243,11 +256,11 @@ def condition_rows(
 
 def raised_row(inputs: Inputs, name: str, each: Raised) -> ConditionRow:
     """Return a condition that is raised as a row."""
-    path, number = None, each.subject.partition(":")[0]
+    path, number, labels = None, each.subject.partition(":")[0], {"cluster": name}
     if each.condition in OF_BROKERS | OF_VOLUMES and number.isdecimal():
-        path = links.broker(name, int(number), inputs.at)
+        path, labels["broker"] = links.broker(name, int(number), inputs.at), number
     elif each.condition in OF_GROUPS:
-        path = links.group(name, each.subject, inputs.at)
+        path, labels["group"] = links.group(name, each.subject, inputs.at), each.subject
     ids = [each.short_id] if each.short_id else []
     if each.condition is Condition.LOG_DIRECTORY_OFFLINE and path is not None:
         ids = disk_incidents(inputs.clusters[name], int(number))
@@ -257,9 +270,17 @@ def raised_row(inputs: Inputs, name: str, each: Raised) -> ConditionRow:
         since=each.again_since or each.since,
         path=path,
         incidents=inputs.incident_links(ids),
+        runbook=runbook_path(_SECTIONS.get(each.condition, ""), labels),
         first_since=None if each.again_since is None else each.since,
         ended_at=each.ended_at if each.is_over else None,
     )
+
+
+def runbook_path(kind: str, labels: Mapping[str, str]) -> str | None:
+    """Return the path of the runbook's section about an alert or a class of incidents; None if it has none."""
+    book = runbook()
+    section = book.shared.get(kind, kind)
+    return links.runbook(section, known_values(labels)) if section in book.sections else None
 
 
 def _broker_row(inputs: Inputs, cluster: ClusterSnapshot, name: str, number: int, *, is_safe: bool | None) -> BrokerRow:

@@ -16,13 +16,14 @@ from exporters.answers import links
 from exporters.answers.brokers import state_name
 from exporters.answers.event_groups import by_moment
 from exporters.answers.event_text import as_event, clock
+from exporters.answers.incidents import is_blameless
 from exporters.answers.silences import silence_link
 from exporters.read_model.incident_archive import IncidentArchive, IncidentUnknown, groups_beyond
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.incident_sentences import sentence_of
 from exporters.read_model.snapshot import SECOND, is_recovered
 from exporters.web.pages.broker import MomentRow, cause_rows, moment_row
-from exporters.web.pages.cluster import trail_of
+from exporters.web.pages.cluster import runbook_path, trail_of
 from exporters.web.pages.drawing import Drawing
 from exporters.web.pages.incidents import blamed, is_old, is_open, lasted, level_of_incident
 from exporters.web.pages.page import (
@@ -40,7 +41,6 @@ from exporters.web.pages.page import (
     words_of,
 )
 from exporters.web.pages.timeline import BROKERS_SHOWN, absences, timeline
-from exporters.web.runbook import known_values, runbook
 from exporters.web.runbook_commands import CommandBlock, Installations, commands_for
 from streaming.contracts.events import EventKind, IncidentClass
 from streaming.errors import IsrwatchError
@@ -146,7 +146,7 @@ class IncidentPage(PageModel):
     facts: tuple[tuple[str, str], ...]
     suspects: tuple[SuspectRow, ...]
     state_of_suspects: str
-    was_scored: bool
+    is_blameless: bool
     drawing: Drawing
     moments: tuple[MomentRow, ...]
     moments_left_out: int
@@ -268,7 +268,7 @@ def incident_page(
         facts=(*_down(events, row["opened_at"]), *_facts(inputs, row, parts, cluster)),
         suspects=tuple(_suspects(inputs, row, cluster, name, events)),
         state_of_suspects=_state_heading(inputs, row),
-        was_scored=any(each["score"] is not None for each in row["suspects"] or ()),
+        is_blameless=is_blameless(row),
         drawing=timeline(row, events, history.work, _observed_until(inputs, row, cluster)),
         moments=tuple(moments[:MOMENTS_SHOWN]),
         moments_left_out=max(0, len(moments) - MOMENTS_SHOWN),
@@ -435,7 +435,7 @@ def handling_of(installations: Installations, row: Row, name: str, parts: Sequen
     labels, platform = _labels(row, name), installations.platform(name)
     commands = commands_for(kind, platform, {**installations.labels(name), **labels})
     return Handling(
-        runbook_path=_runbook_path(kind, labels),
+        runbook_path=runbook_path(kind, labels),
         commands=tuple(commands),
         left=tuple(dict.fromkeys(each for block in commands for each in block.left)),
         platform=platform,
@@ -452,12 +452,6 @@ def _labels(row: Row, cluster_name: str) -> dict[str, str]:
         **({"broker": str(brokers[0])} if brokers else {}),
         **({"topic": topics[0]} if topics else {}),
     }
-
-
-def _runbook_path(kind: str, labels: dict[str, str]) -> str | None:
-    book = runbook()
-    section = book.shared.get(kind, kind)
-    return links.runbook(section, known_values(labels)) if section in book.sections else None
 
 
 def _silence(installations: Installations, row: Row, name: str, parts: Sequence[str]) -> str | None:

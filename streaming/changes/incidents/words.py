@@ -203,6 +203,8 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
 
 def _whole_sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str | None:
     """Return the sentence of the classes that have one of their own; None for the others."""
+    if kind is IncidentClass.REASSIGNMENT and not incident.moving:
+        return "a reassignment ended"
     if kind in _STOPS:
         return stopped(incident, kind, suspects)
     if kind is IncidentClass.BROKER_LOSS and suspects and not incident.lost:
@@ -220,7 +222,8 @@ def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -
     if kind is IncidentClass.CONTROLLER_FAILOVER:
         return what
     if kind is IncidentClass.REASSIGNMENT:
-        return f"{what}: {_count(partitions)}, {len(incident.moving)} still moving"
+        moving = f", {len(incident.moving)} still moving" if incident.moving else ""
+        return f"{what}: {_count(partitions)}{moving}"
     under_replicated, under_min_isr, offline = incident.tallies
     parts = [_at_most(under_replicated, "partitions under-replicated"), _at_most(under_min_isr, "under min ISR")]
     if offline.peak:

@@ -113,6 +113,14 @@ def test_a_partition_that_lost_its_leader_and_got_none_is_offline_and_its_leader
     assert lines(*mixed) == [f"22:13:20.000  {said}  fenced (proven)"]
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_becomes_of_a_reassignment_reads_well_of_one_partition_and_of_more(number: int) -> None:
+    for kind, said in (("began", "being moved"), ("completed", "moved"), ("cancelled", "not moved, as cancelled")):
+        events = [each for partition in range(number) for each in loss(partition, f"reassignment_{kind}", left_isr=())]
+        who = "orders-0" if number == 1 else "2 partitions"
+        assert lines(*events)[0].startswith(f"22:13:20.000  {who}  {said} ")
+
+
 def test_an_unclean_election_is_never_hidden_behind_a_moved_leader() -> None:
     events = [event for number in range(2) for event in loss(number, "leader_change", "unclean_election", left_isr=())]
     (line,) = lines(*events)

@@ -12,6 +12,7 @@ from exporters.answers import links
 from exporters.answers.answer import Answer, Question
 from exporters.answers.brokers import by_reason
 from exporters.answers.event_text import CAUSES_EXPLAINED, causes_explained
+from exporters.answers.incidents import suspects
 from exporters.answers.subject import Limits
 from exporters.answers.subject import Tables as AnswerTables
 from exporters.answers.subjects import SUBJECTS
@@ -334,7 +335,10 @@ def test_a_condition_is_called_alike_wherever_it_is_and_what_is_not_sampled_is_u
     page = cluster_page(inputs, "main")
     assert page.sentence == "disk nearly full: /data-0 of broker 1"
     assert [row.text for row in page.conditions] == [page.sentence]
-    assert [row.full_in for row in broker_page(inputs, "main", 1).directories or ()] == [None, "not soon", "1 min 15 s"]
+    shown = broker_page(inputs, "main", 1)
+    assert [row.full_in for row in shown.directories or ()] == [None, "not soon", "1 min 15 s"]
+    (help_of_one,) = {row.runbook for row in (*page.conditions, *shown.conditions)}
+    assert help_of_one == "/runbook/IsrwatchDiskFillsUp?cluster=main&broker=1"
     assert [words_of(each) for each in ("isr_flapping", "elr_election")] == ["ISR flapping", "ELR election"]
 
 
@@ -416,6 +420,16 @@ def test_what_severities_are_called_in_alerts_changes_no_page(tables: Tables) ->
 )
 def test_an_incident_lasts_as_of_the_moment_that_is_shown(row: dict[str, Any], second: int, said: str) -> None:
     assert lasted(row, START + second * SECOND) == said
+
+
+def test_of_a_reassignment_no_broker_is_suspect(tables: Tables, rows: Rows) -> None:
+    tables.commit(rows.cluster_row(START), rows.broker(3), rows.source(START))
+    row = {**dict.fromkeys(INCIDENT_COLUMNS), **rows.owner, **CLOSED, "incident_id": "move:1", "suspects": []}
+    for kind, said in (("reassignment", "none"), ("unsafe_reassignment", "none"), ("controller_failover", "?")):
+        incident = {**row, "incident_class": kind, "summary": kind}
+        assert suspects(incident) == said
+        page = incident_page(inputs_of(tables), incident, IncidentHistory(), (None, None), ())
+        assert page.is_blameless is (said == "none")
 
 
 def test_of_a_cluster_that_is_not_observed_it_is_unknown_whether_an_incident_lasts() -> None:
