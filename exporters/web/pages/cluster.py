@@ -164,11 +164,7 @@ def cluster_page(inputs: Inputs, name: str) -> ClusterPage:
         notices=notices_of(inputs),
         level=level,
         sentence=sentence,
-        do_first=None
-        if inputs.past
-        else _WHEN_BLIND
-        if is_old
-        else next((row["next_step"] for row in to_handle), None),
+        do_first=_do_first(inputs, cluster, to_handle),
         counts=counts_of(cluster),
         is_old=is_old,
         facts=tuple(_facts(inputs, cluster)),
@@ -188,6 +184,15 @@ def cluster_page(inputs: Inputs, name: str) -> ClusterPage:
         groups_path=links.groups(name, inputs.at),
         groups=None if inputs.past or cluster.samples.groups is None else len(cluster.samples.groups),
     )
+
+
+def _do_first(inputs: Inputs, cluster: ClusterSnapshot, incidents: Sequence[Row]) -> str | None:
+    """Return what to do first; of the past nothing, and nothing where only a clock makes data look old."""
+    if inputs.past is not None:
+        return None
+    if inputs.is_stale(cluster):
+        return _WHEN_BLIND if cluster.ahead_until(inputs.now) is None else None
+    return next((row["next_step"] for row in incidents), None)
 
 
 def cluster_named(inputs: Inputs, name: str, path: Callable[..., str], *more: object) -> ClusterSnapshot:

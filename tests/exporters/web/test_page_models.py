@@ -476,3 +476,5 @@ def test_of_data_that_a_clock_which_was_ahead_has_dated_it_is_not_said_that_they
     inputs = Inputs(snapshot=ReplicationSnapshot(clusters={}), now=now, settings=PageSettings(stale_after=60.0))
     (notice,) = notice_of_age(inputs, one)
     assert notice.text.startswith("Stale: a clock was ahead, and has dated its data up to ")
+    there = replace(inputs, snapshot=ReplicationSnapshot(clusters={"c": one}))
+    assert cluster_page(there, "main").do_first is None, "it is observed"
