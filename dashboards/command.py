@@ -38,7 +38,7 @@ def render(
 ) -> None:
     """Write the boards (Grafana JSON) and the rules, for Prometheus, its operator, Grafana and jsonnet.
 
-    Which alerts there are, and how severe they are, is in the section [alerts] of the configuration.
+    The section [alerts] of the configuration chooses the alerts and their severities.
 
     Example: isrwatch dashboards render --config isrwatch.toml --output out
     """

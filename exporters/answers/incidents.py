@@ -34,7 +34,7 @@ NAME: Final = "incidents"
 HELP: Final = "Incidents, open before closed, newest first; without a state or a time the open ones."
 FILTERS: Final[Mapping[str, str]] = {
     "class": f"Class of the incident: {', '.join(IncidentClass)}.",
-    "since": "Open incidents, and closed ones that lasted at this time or later: 15m, 7d, 2026-03-01T10:30:00Z.",
+    "since": "Open incidents, and those that closed at this time or later: 15m, 7d, 2026-03-01T10:30:00Z.",
     "until": "Only those that began at this time or before.",
 }
 """Every filter with its help."""

@@ -155,7 +155,7 @@ class Tools:
     ) -> str:  # fmt: skip
         """Say what happened between two moments, oldest first.
 
-        What happened to partitions at one moment for one cause is one line. Times are such as 2h, 2026-03-01T10:30:00Z.
+        Simultaneous events of partitions with one cause share a line. Times are such as 2h, 2026-03-01T10:30:00Z.
         topic may be a pattern such as orders-*.
         """
         given = {"since": since, "until": until, "topic": topic, "broker": broker, "limit": MOST_EVENTS}

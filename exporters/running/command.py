@@ -58,7 +58,8 @@ def run(
         typer.Option(metavar="FILE", help="Client properties, as Kafka's own tools take them; cluster.client_file."),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Folder of everything that is kept, or a URL of the tables.")
+        str | None,
+        typer.Option(metavar="FOLDER", help="Folder for everything that is stored, or the URL of the tables."),
     ] = None,
     config: Annotated[Path | None, typer.Option(help=OPTION_HELP)] = None,
     cluster: ClusterOption = None,
@@ -68,8 +69,8 @@ def run(
 ) -> None:
     """Monitor a Kafka cluster: start collector, Spark job and exporter, and keep them running, until Ctrl-C.
 
-    It says what it can read of the cluster, what it cannot, and which permission is missing. A part that ends is
-    started again; nothing is lost or counted twice, whatever ends, and the next start continues where this one stopped.
+    It prints what it can and cannot read of the cluster, and which permissions are missing. A process that exits or
+    hangs is restarted. Nothing is lost or counted twice, and the next start continues where this one stopped.
 
     Examples:
     isrwatch run --bootstrap-server broker-1:9092

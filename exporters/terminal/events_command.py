@@ -51,8 +51,8 @@ EachOption = Annotated[
     bool | None,
     typer.Option(
         "--each/--by-moment",
-        help="One row for each event, or for what happened to partitions at one moment for one cause; default: by "
-        "moment for people, each for json and csv.",
+        help="One row per event, or one for simultaneous events of partitions with one cause; default: by moment in "
+        "tables, each in json and csv.",
     ),
 ]
 _MOST: Final = 2**31 - 1
@@ -82,7 +82,7 @@ def events(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Show recorded events, newest last: ISR changes, leader changes, unclean elections, with their causes.
 
-    What happened to partitions at one moment for one cause is one row; --each shows every event.
+    Simultaneous events of partitions with one cause share a row; --each shows every event.
 
     Example: isrwatch events --since 2h --topic 'orders-*' --event isr_shrink
     """

@@ -83,7 +83,7 @@ def health(  # noqa: PLR0913 - one parameter per option
 
     Exit code: 0 healthy, 1 unhealthy, 2 a wrong option or configuration, 3 unknown, as with stale data. With --wait
     this is a gate for rolling restarts: data from before its start does not count. With --as-of the codes are those
-    of that time; a time that is not recorded is 2.
+    of that time; 2 also means that the time is not recorded.
 
     Example: isrwatch health --wait 10m && echo next broker
     """

@@ -63,7 +63,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     everything: Annotated[bool, typer.Option("--all", help="Include closed incidents.")] = False,
     kinds: ClassOption = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Open incidents, and closed ones that lasted since then.")
+        str | None, typer.Option(metavar="TIME", help="Open incidents, and those that closed since then.")
     ] = None,
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only those that began by then, open and closed.")

@@ -52,7 +52,7 @@ OutputOption = Annotated[
         help="table, wide (more columns), json (one document) or csv; default: table.",
     ),
 ]
-WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")]
 ServerOption = Annotated[
     str | None,
     typer.Option(

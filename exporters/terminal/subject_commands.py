@@ -54,7 +54,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     tables: options.TablesOption = None,
     config_file: options.ConfigOption = None,
 ) -> None:
-    """Show every cluster in a row, the worst first, and below them the unhealthy partitions.
+    """Show one row per cluster, worst first, and below them the unhealthy partitions.
 
     Stale data is marked STALE with its age; an unknown value is "?".
 

@@ -34,9 +34,9 @@ def backup(
 ) -> None:
     """Copy all tables as they are at one commit; the job may run meanwhile.
 
-    On the disk of the tables it takes a moment and no room, because files that never change are linked; what the job
-    deletes later stays in it. Every command reads a backup, with --tables PLACE. To delete it, delete the folder. A
-    store of PLACE is opened with tables.storage.
+    On the disk of the tables it takes a moment and no space, because files that never change are linked; files that
+    the job deletes later stay in it. Every command reads a backup, with --tables PLACE. To delete it, delete the
+    folder. If PLACE is in a store, it is opened with tables.storage.
 
     Example: isrwatch backup "/backup/isrwatch-$(date +%F)"
     """
@@ -53,7 +53,7 @@ def restore(
 ) -> None:
     """Bring back all tables from a backup, to a place without tables; the job must be stopped.
 
-    The next start of the job reads from the bus what the tables lack, and records as missed what the bus holds no more.
+    The next start of the job reads what the tables lack from the bus, and records as missed what it no longer holds.
 
     Example: isrwatch restore /backup/isrwatch-2026-03-01
     """

@@ -35,7 +35,7 @@ def doctor(
     cluster: ClusterOption = None,
     bootstrap_servers: BootstrapServersOption = None,
     prometheus: Annotated[
-        str, typer.Option(metavar="URL", help="Check that this Prometheus has our rules, and scrapes isrwatch.")
+        str, typer.Option(metavar="URL", help="Check that this Prometheus has isrwatch's rules and scrapes it.")
     ] = "",
     output: Annotated[
         AnswerFormat, typer.Option("--output", "-o", metavar="FORMAT", help="table or json: one document.")

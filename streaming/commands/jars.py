@@ -64,9 +64,9 @@ def fetch(
         list[str] | None, typer.Argument(metavar="[GROUP]...", help="Default: all that are in use.")
     ] = None,
 ) -> None:
-    """Download the missing jars of the groups, and verify those in the cache. Those for long tests are to be named.
+    """Download the missing jars of the groups, and verify those in the cache. Groups for long tests must be named.
 
-    With Spark's connector it archives the classes that Spark loads, too, once: it runs a job for a moment.
+    With Spark's connector it also archives, once, the classes that Spark loads, by running a short job.
     """
     console = _console()
     selected = tuple(names or jars.usual_groups())

@@ -68,9 +68,9 @@ def job(
 
     It can be killed and restarted at any time: nothing is lost or duplicated, even without its checkpoint.
 
-    Serves /metrics, /-/healthy (503 while a query is down or hangs, or Spark has no executor) and /-/ready (503 while
-    it is behind, too) on job.listen, by default 127.0.0.1:9309. A query that fails is restarted without affecting the
-    others. The exit code is 1 when a query failed for good.
+    Serves /metrics, /-/healthy (503 while a query is down or hangs, or Spark has no executor) and /-/ready (503 also
+    while it is behind) on job.listen, by default 127.0.0.1:9309. A query that fails is restarted without affecting the
+    others. The exit code is 1 if a query failed permanently.
 
     Example: isrwatch job --config isrwatch.toml
 
