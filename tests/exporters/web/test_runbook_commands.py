@@ -78,7 +78,8 @@ def test_a_block_is_headed_by_what_it_is_for() -> None:
     assert setup.heading.startswith("Bare metal, Confluent Cloud, Aiven. With Kafka's bin folder")
     assert see.heading == "See. What happened, and what stopping another broker would cost."
     assert own.heading == "Do. By reason"
-    assert "--broker 3 --for 30m" in own.text
+    assert "cluster=prod subject=3" in own.text
+    assert "--extend" not in own.text, "work that is over, or was never announced, cannot be extended"
     assert unregister.heading.startswith("If it will not return")
     assert unregister.text == "run kafka-cluster.sh unregister --bootstrap-server $B --id 3"
     assert "Bare metal" in [block.heading for block in commands_for("IsrwatchBrokerDown", "", {})]
