@@ -87,6 +87,14 @@ def test_of_two_brokers_the_one_that_is_listed_decides() -> None:
     assert listeners.is_listed(BrokerId(2)) is False
 
 
+def test_lists_from_before_a_broker_was_new_do_not_unlist_it() -> None:
+    """A cluster is expanded by several brokers at once, and one of the others is the first to list them."""
+    listeners = lists_of()
+    for second, new in ((10, {6}), (11, {6, 7})):
+        assert listeners.meet(met(1, second, second + 0.01, lists={*BROKERS, *new})) == []
+    assert listeners.is_listed(BrokerId(6))
+
+
 @given(st.sets(st.sampled_from(BROKERS[:4]), max_size=1))
 def test_a_single_voter_of_five_unlists_no_broker(dissenting: set[BrokerId]) -> None:
     listeners = lists_of(*((voter, {1, 2, 3, 4}) for voter in dissenting))

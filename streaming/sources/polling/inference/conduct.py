@@ -144,6 +144,8 @@ class _Listing:
     is_listed: bool
     seen: Micros
     """Time at which a broker was asked that showed it last."""
+    first: Micros
+    """The same of the first one: who was asked earlier says nothing against it."""
     unlisted: tuple[Micros, Micros] | None = None
     """Window in which it was last taken off the lists."""
     is_registered: bool = True
@@ -263,15 +265,20 @@ class Listeners:
         return changed
 
     def _counted(self, broker: BrokerId, now: Micros) -> Listed | None:
-        votes = [
-            vote
-            for voter, vote in self._votes.items()
-            if voter != broker and now - vote.ended <= _VOTE_LASTS and self.is_listed(BrokerId(voter)) is not False
-        ] or [vote for voter, vote in self._votes.items() if voter == broker and now - vote.ended <= _VOTE_LASTS]
-        in_favour = [vote for vote in votes if broker in vote.listed]
         listing = self._listing.get(broker)
+        first = Micros(0) if listing is None else listing.first
+        newest = {
+            voter: vote
+            for voter, vote in self._votes.items()
+            if now - vote.ended <= _VOTE_LASTS and vote.asked >= first
+        }
+        votes = [
+            vote for voter, vote in newest.items() if voter != broker and self.is_listed(BrokerId(voter)) is not False
+        ] or [vote for voter, vote in newest.items() if voter == broker]
+        in_favour = [vote for vote in votes if broker in vote.listed]
         if listing is None:
-            self._listing[broker] = _Listing(is_listed=True, seen=max((v.asked for v in in_favour), default=now))
+            seen = max((vote.asked for vote in in_favour), default=now)
+            self._listing[broker] = _Listing(is_listed=True, seen=seen, first=seen)
             return None
         self._is_disputed |= 0 < len(in_favour) < len(votes)
         is_tied = 2 * len(in_favour) == len(votes)
