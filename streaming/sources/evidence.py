@@ -113,7 +113,8 @@ QUORUM: Final = PolledEvidence(
     needs=DESCRIBE_CLUSTER,
     in_zookeeper_mode=False,
     gives="the active controller and its epoch, the voters, and which of them have caught up",
-    without="a failover of the controllers is not seen, and no restart is called safe for the quorum",
+    without="a failover of the controllers is not seen, no restart is called safe for the quorum, and data are old "
+    "while half of the brokers do not answer: the others may be cut off from the controllers",
 )
 REASSIGNMENTS: Final = PolledEvidence(
     name="reassignments",

@@ -271,13 +271,29 @@ class AdminSource:
             self.request_full_report()
         if before is None or before.view.topic_ids != read.view.topic_ids:
             self._configs_due.expire()
+        was_cut_off = self._inference.is_cut_off
         self._inference.view(read.view, read.began, read.ended, self._epochs.before)
+        self._report_cut(read.view.answered_by, was_cut_off=was_cut_off)
         self._watch.look_at(read.view)
         if self._kind is not SourceKind.POLL:
             self._inference.take(Micros(monotonic() + HOUR), 0)  # the primary source reports it
         last = self._epochs.before if before is None else before.view
         deleted = [] if last is None else [name for name, _ in deleted_topics(last, read.view)]
         return self._configs.forget(deleted, self._envelope(read.view, now))
+
+    def _report_cut(self, broker: int, *, was_cut_off: bool) -> None:
+        """Say that the data grow old although a broker answers, and when they do not any more."""
+        if self._inference.is_cut_off is was_cut_off:
+            return
+        if was_cut_off:
+            self._say(f"{self.name}: the brokers are read again")
+            return
+        hint = "; `Describe` on the cluster would show whether it is" if self._inference.is_quorum_denied else ""
+        who = f"broker {broker}" if broker >= 0 else "the broker that answers"
+        self._say(
+            f"{self.name}: half of the brokers or more are silent, and {who} may be cut off from the "
+            f"controllers{hint}: what it lists may be old, and is left out"
+        )
 
     def _stand_in(self) -> None:
         """Poll while the primary source is not current, which begins with a full report; stop when it is again."""

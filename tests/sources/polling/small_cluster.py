@@ -59,7 +59,7 @@ class SmallCluster:
         partitions: of the topic, by number.
         listed: by all brokers; ``lists`` by single ones that see something else.
         registered: brokers, those that are fenced included; None where they are not listed.
-        quorum: None while no controller answers.
+        quorum: None while no controller answers; ``quorum_error`` of brokers that do not ask for it.
         ends: of logs, by broker and number; ``epoch_ends`` of epochs, by number and epoch.
         addresses: of brokers that share one.
         viewed_at: broker whose metadata are read; None: the first one that answers and is listed.
@@ -77,6 +77,7 @@ class SmallCluster:
     sees: dict[int, dict[int, PartitionView]] = field(default_factory=dict)
     registered: set[int] | None = None
     quorum: QuorumLeader | None = LED
+    quorum_error: int = 0
     ends: dict[tuple[int, int], int] = field(default_factory=dict)
     epoch_ends: dict[tuple[int, int], int] = field(default_factory=dict)
     addresses: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -150,6 +151,7 @@ class SmallCluster:
         if self.viewed_at is not None:
             answering = [self.viewed_at]
         if not answering:
+            inference.miss_changes()
             return
         inference.view(self.view_of(answering[0]), now, Micros(now + _ANSWER // 2))
 
@@ -174,10 +176,11 @@ class SmallCluster:
         for each in waiting:
             how = self.how.get(each.question.broker, Meeting.ANSWERED)
             content = self._content(each.question) if how is Meeting.ANSWERED else None
-            if how is Meeting.ANSWERED and content is None:
+            error = self.quorum_error if each.question.ask is Ask.QUORUM and how is Meeting.ANSWERED else 0
+            if how is Meeting.ANSWERED and content is None and not error:
                 how = Meeting.SILENT
             if how is not Meeting.SILENT:
-                inference.meet(Met(each.question, each.asked, now, how, 1, content))
+                inference.meet(Met(each.question, each.asked, now, how, 1, None if error else content, error))
                 continue
             self._open.append(each)
             if now - each.asked >= (each.silences + 1) * SECOND:

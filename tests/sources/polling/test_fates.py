@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import ControllerObserved, Heartbeat, SnapshotBegin
 from streaming.sources.polling.inference.inquiry import Meeting, QuorumLeader
 from streaming.sources.polling.inference.schedule import Intervals
-from tests.sources.polling.small_cluster import SECOND, SmallCluster, lose, of_three, part, rejoin, without
+from tests.sources.polling.small_cluster import LED, SECOND, SmallCluster, lose, of_three, part, rejoin, without
 
 
 def causes(cluster: SmallCluster, number: int = 0) -> list[Cause | None]:
@@ -200,12 +202,18 @@ def test_a_broker_that_is_stopped_and_unregistered_is_not_merely_fenced() -> Non
     assert [(each.registered, each.fenced) for each in cluster.of_broker(3)][-2:] == [(False, True), (True, True)]
 
 
-@pytest.mark.parametrize(("quorum", "is_fresh"), [(None, False), (QuorumLeader(100, 1), True)])
+@pytest.mark.parametrize(
+    ("quorum", "denied", "is_fresh"), [(None, 0, False), (QuorumLeader(100, 1), 0, True), (LED, 31, False)]
+)
 def test_what_one_broker_of_three_lists_is_old_where_the_quorum_is_silent_too(
-    quorum: QuorumLeader | None, *, is_fresh: bool
+    quorum: QuorumLeader | None, denied: int, *, is_fresh: bool
 ) -> None:
-    """The poller is next to a broker that is cut off from the controllers, or the poller alone is cut off."""
+    """The poller is next to a broker that is cut off from the controllers, or the poller alone is cut off.
+
+    Without the permission to ask for the quorum it is unknown which.
+    """
     cluster = of_three()
+    cluster.quorum_error = denied
     cluster.meets(12, 2, Meeting.SILENT)
     cluster.meets(12, 3, Meeting.SILENT)
     cluster.at(12, lambda: setattr(cluster, "quorum", quorum))
@@ -238,6 +246,27 @@ def test_a_poller_that_is_cut_off_with_half_of_the_brokers_sees_no_change_meanwh
         assert step.cause is Cause.FENCED
 
 
+def test_changes_show_that_a_broker_follows_the_controllers_where_these_may_not_be_asked_for() -> None:
+    cluster = of_three()
+    cluster.quorum_error = 31
+    cluster.meets(12, 2, Meeting.SILENT)
+    cluster.meets(12, 3, Meeting.SILENT)
+    for second in range(20, 70, 10):
+        cluster.becomes(second, 0, part((1, 2, 3), (1, 2, 3) if second % 20 else (1, 2), 1))
+    cluster.play(70)
+    newest = max(at for at, each in cluster.seen if isinstance(each, Heartbeat | SnapshotBegin))
+    assert newest > 60
+
+
+def test_a_poller_that_starts_next_to_a_broker_that_is_cut_off_does_not_believe_it_for_long() -> None:
+    cluster = of_three()
+    cluster.quorum = None
+    cluster.how[2] = cluster.how[3] = Meeting.UNREACHABLE
+    cluster.play(70)
+    newest = max(at for at, each in cluster.seen if isinstance(each, Heartbeat | SnapshotBegin))
+    assert newest < 2 * 9 + 5
+
+
 def test_two_brokers_that_left_between_two_answers_for_different_reasons_are_two_steps() -> None:
     cluster = SmallCluster({0: part((1, 2, 3), (1, 2, 3), 1)})
     cluster.meets(12.3, 3, Meeting.REFUSED)
@@ -254,6 +283,22 @@ def test_the_window_of_a_change_begins_before_the_poller_was_suspended() -> None
     cluster.play(60)
     (step,) = cluster.steps()
     assert step.occurred_not_before <= (100 + 22.3) * SECOND <= (100 + 40) * SECOND <= step.occurred_not_after
+
+
+def test_the_time_in_which_no_broker_answered_is_unknown_also_where_much_is_met_before_the_metadata() -> None:
+    """Who lists whom, and which controller leads, is known before the metadata are read; partitions are not."""
+    cluster = of_three()
+    for broker in (1, 2, 3):
+        cluster.meets(12.3, broker, Meeting.REFUSED)
+        cluster.meets(76, broker, Meeting.ANSWERED)
+    lose(cluster, 70, 3, successor=1)
+    cluster.at(70, lambda: setattr(cluster, "quorum", QuorumLeader(101, 2)))
+    cluster.play(100)
+    state = ReplicationState()
+    state.apply(fold(state, [each for _, each in cluster.seen]).touched)
+    (of_cluster,) = state.clusters.values()
+    assert of_cluster.unobserved_micros > 60 * SECOND
+    assert of_cluster.controller == 101
 
 
 # What a proxy in front hides.

@@ -31,6 +31,7 @@ from streaming.contracts.observations import (
     ControllerObserved,
     Heartbeat,
     Observation,
+    SnapshotBegin,
     SnapshotReason,
     SourceKind,
 )
@@ -40,8 +41,15 @@ from streaming.sources.polling.inference.elections import SeenLogEnds, is_from_o
 from streaming.sources.polling.inference.fates import Fates, Step
 from streaming.sources.polling.inference.inquiry import Ask, BrokerQuestion, Meeting, Met, Presence, QuorumLeader
 from streaming.sources.polling.inference.schedule import Intervals, Schedule
-from streaming.sources.polling.inference.seen_partitions import Answered, SeenPartitions
-from streaming.sources.polling.view import ClusterView, deleted_topics, has_same_members, observed_step, snapshot
+from streaming.sources.polling.inference.seen_partitions import LATE, Answered, SeenPartitions
+from streaming.sources.polling.view import (
+    LONGEST_DOUBT,
+    ClusterView,
+    deleted_topics,
+    has_same_members,
+    observed_step,
+    snapshot,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +59,8 @@ if TYPE_CHECKING:
 
 BLIND: Final = Micros(60_000_000)
 """Views that are further apart are not merely slow: changes may have been missed."""
+_DENIED: Final = frozenset({31, 35})
+"""Errors of brokers that do not ask a controller: the permission is missing, or they have no such request."""
 
 
 @dataclass(slots=True)
@@ -66,6 +76,8 @@ class _Report:
     is_new_log: bool = False
     deleted: tuple[Any, ...] = ()
     is_view: bool = False
+    begins: bool = False
+    """It is the begin of a full report alone: what was met after a gap, and before the metadata, comes behind it."""
     listed: Listed | None = None
     controller: QuorumLeader | None = None
     silent_since: Micros | None = None
@@ -78,6 +90,10 @@ class Inference:
         name: of the source on the bus.
         cluster: the display name of the cluster.
         intervals: of questions and reports, and the configured times of the cluster.
+
+    Attributes:
+        is_cut_off: whether who answered last seems to be cut off from the controllers: what it lists is not taken.
+        is_quorum_denied: whether brokers refuse to ask the controllers for the quorum.
     """
 
     def __init__(self, name: str, cluster: str, intervals: Intervals | None = None) -> None:
@@ -95,9 +111,12 @@ class Inference:
         self._quorum: QuorumLeader | None = None
         self._quorum_answered: Micros | None = None
         self._quorum_asked: dict[BrokerId, Micros] = {}
+        self.is_cut_off = self.is_quorum_denied = False
+        self._changed: Micros | None = None
         self._doubted_since: Micros | None = None
         self._full_due = Micros(0)
         self._missed_changes = False
+        self._report_id = ""
         self._until = 0
 
     # ------------------------------------------------------------------ questions
@@ -119,7 +138,7 @@ class Inference:
     @property
     def next_at(self) -> Micros:
         """Time at which a question is due, or something held is to be published."""
-        held = [self._reports[0].ended + self.intervals.hold] if self._reports else []
+        held = [self._held_until(self._reports[0])] if self._reports else []
         return Micros(min((self._schedule.next_at, *held)))
 
     # ------------------------------------------------------------------ answers
@@ -133,7 +152,10 @@ class Inference:
             self._schedule.hasten(met.ended)
         for change in changes:
             self._schedule.hasten(met.ended)
+            self._changed = met.ended
             self._reports.append(_Report(change.since, change.until, listed=change))
+        if met.question.ask is Ask.QUORUM and met.how is Meeting.ANSWERED:
+            self.is_quorum_denied = met.error in _DENIED
         if met.question.ask is Ask.QUORUM and isinstance(met.content, QuorumLeader):
             self._lead(met, met.content)
         elif met.question.ask is Ask.PARTITIONS and met.how is Meeting.ANSWERED and met.content is not None:
@@ -221,15 +243,17 @@ class Inference:
             self._forget_cluster()
             before = None
         is_isolated = self._listeners.is_isolated(BrokerId(view.answered_by), ended)
-        is_cut_off = before is not None and self._is_cut_off_with(view, ended)
-        if is_cut_off:
-            self._doubted_since = self._quorum_answered
-        if is_cut_off or (before is not None and is_isolated):
+        self.is_cut_off = before is not None and self._is_cut_off_with(view, ended)
+        if self.is_cut_off:
+            self._doubted_since, self._missed_changes = self._controlled_at, True
+        if self.is_cut_off or (before is not None and is_isolated):
             return  # it repeats what it saw before it was cut off
         self._take_back()
         self._doubted_since = None
         late = max(BLIND, 2 * self.intervals.poll)
         self._missed_changes |= before is not None and ended - self._partitions.read.ended > late
+        self._changed = ended if before is None else self._changed
+        last_read = self._partitions.read.ended
         read = self._partitions.read_all(view, Answered(asked, ended, view.answered_by), remembered)
         self._missed_changes |= read.is_new_log
         self._listeners.at(read.after.brokers)
@@ -239,8 +263,20 @@ class Inference:
         report.is_view, report.is_new_log = True, read.is_new_log
         last = before or remembered
         report.deleted = () if last is None else tuple(deleted_topics(last, view))
+        if report.reason is SnapshotReason.HISTORY_LOST and not report.is_new_log:
+            self._begin_behind(last_read, report)
         self._reports.append(report)
         self._noted(read.steps, ended)
+
+    def _begin_behind(self, last_read: Micros, report: _Report) -> None:
+        """Let a full report begin before what was met after a gap: else that would end the gap, as if it were none."""
+        after_gap = (at for at, each in enumerate(self._reports) if self._is_after_gap(each, last_read))
+        place = next(after_gap, len(self._reports))
+        ended = self._reports[place].ended if place < len(self._reports) else report.ended
+        self._reports.insert(place, _Report(report.asked, ended, reason=report.reason, begins=True))
+
+    def _is_after_gap(self, report: _Report, last_read: Micros) -> bool:
+        return report.ended > last_read + max(LATE, 2 * self.intervals.poll)
 
     def _is_cut_off_with(self, view: ClusterView, now: Micros) -> bool:
         """Return whether the broker of a view seems to be cut off from the controllers, and the poller with it.
@@ -248,11 +284,22 @@ class Inference:
         Several of the brokers that it lists have been silent for longer than any session, and so has the quorum.
         Silence of the brokers alone proves nothing: perhaps only the poller is cut off from them.
         """
-        since = now - 2 * self.intervals.session
-        if self._quorum_answered is None or self._quorum_answered > since:
+        since = Micros(now - 2 * self.intervals.session)
+        if self._controlled_at is None or self._controlled_at > since:
             return False
-        silent = [each for each in view.brokers if self._listeners.is_absent_since(each, Micros(since))]
+        silent = [each for each in view.brokers if self._is_silent_since(each, since)]
         return _is_cut(len(silent), len(view.brokers))
+
+    @property
+    def _controlled_at(self) -> Micros | None:
+        """Time at which a controller was there; where it may not be asked for, only changes show that."""
+        has_said_nothing = self.is_quorum_denied or self._quorum_answered is None
+        return self._changed if has_said_nothing else self._quorum_answered
+
+    def _is_silent_since(self, broker: BrokerId, moment: Micros) -> bool:
+        """Return whether a broker has not answered since a moment, or never; some are never reached by a poller."""
+        has_never_answered = self._listeners.listener(broker).answered is None and not self.is_quorum_denied
+        return has_never_answered or self._listeners.is_absent_since(broker, moment)
 
     def _take_back(self) -> None:
         """Take back what was seen since the poller may have been cut off, before it is compared with an answer."""
@@ -276,6 +323,7 @@ class Inference:
                 self._schedule.want_epoch_end(step.after.leader, key)
         if steps:
             self._schedule.hasten(ended)
+            self._changed = ended
 
     def _reason(self, before: ClusterView | None, view: ClusterView, now: Micros) -> SnapshotReason | None:
         is_due = now >= self._full_due
@@ -299,12 +347,20 @@ class Inference:
             observations += self._returned(self._envelope(_Report(now, now), now, skew))
         while self._reports:
             report = self._reports[0]
-            is_late = now >= report.ended + self.intervals.hold
-            if not is_late and not self._is_clear(report, now):
+            is_held = now < self._held_until(report)
+            if is_held and (self._awaits_view(report) or not self._is_clear(report, now)):
                 break
             self._reports.popleft()
             observations += self._published(report, now, skew)
         return observations
+
+    def _held_until(self, report: _Report) -> Micros:
+        """Return when a report is published at the latest."""
+        return Micros(report.ended + (LONGEST_DOUBT if self._awaits_view(report) else self.intervals.hold))
+
+    def _awaits_view(self, report: _Report) -> bool:
+        """Return whether the metadata are to be read before, with which a full report begins."""
+        return self._missed_changes and not report.is_view and self._is_after_gap(report, self._partitions.read.ended)
 
     def _is_clear(self, report: _Report, now: Micros) -> bool:
         """Return whether what is said of a report would be the same later."""
@@ -315,6 +371,8 @@ class Inference:
 
     def _published(self, report: _Report, now: Micros, skew: int) -> list[Observation]:
         envelope = self._envelope(report, now, skew)
+        if report.begins:
+            return [self._begun(report, envelope)]
         if report.controller is not None:
             leader, epoch = report.controller
             since = report.silent_since
@@ -329,7 +387,9 @@ class Inference:
         after = self._returned(envelope)
         if report.reason is not None:
             back = {each.broker for each in after}
-            return [*before, *self._full(report, report.after, dict(explained), envelope, back), *after]
+            begin, *rest = self._full(report, report.after, dict(explained), envelope, back)
+            has_begun, self._report_id = bool(self._report_id), ""
+            return [*([] if has_begun else [begin]), *before, *rest, *after]
         steps = [
             observed_step(step.topic, step.number, report.after, self._at(step, envelope, skew), why)
             for step, why in explained
@@ -347,6 +407,14 @@ class Inference:
             for state, why in self._causes.between(step, now)
         ]
 
+    def _begun(self, report: _Report, envelope: dict[str, Any]) -> SnapshotBegin:
+        assert report.reason is not None  # noqa: S101 - for the type checker
+        self._report_id = self._id_of(envelope)
+        return SnapshotBegin(**envelope, snapshot_id=self._report_id, reason=report.reason)
+
+    def _id_of(self, envelope: dict[str, Any]) -> str:
+        return f"{self._name}/{envelope['occurred_not_after']}"
+
     def _full(
         self,
         report: _Report,
@@ -362,7 +430,7 @@ class Inference:
             report.before,
             view,
             envelope,
-            snapshot_id=f"{self._name}/{envelope['occurred_not_after']}",
+            snapshot_id=self._report_id or self._id_of(envelope),
             reason=report.reason,
             is_new_log=report.is_new_log,
             deleted=report.deleted,
