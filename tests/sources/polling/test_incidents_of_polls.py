@@ -253,3 +253,48 @@ def test_a_broker_whose_restart_was_not_seen_in_any_list_is_lost_when_it_crashes
     stopped, lost = incidents(cluster, 140)
     assert (stopped["incident_class"], lost["incident_class"]) == ("controlled_shutdown", "broker_loss")
     assert "answered until it led nothing any more" in stopped["summary"]
+
+
+def without_power(cluster: SmallCluster, begin: float, booted: float, end: float) -> None:
+    """Plan that all machines lose power, start again, and serve, with the next controller."""
+    cluster.at(begin, lambda: setattr(cluster, "quorum", None))
+    cluster.at(end, lambda: setattr(cluster, "quorum", QuorumLeader(100, 2)))
+    for broker in cluster.brokers:
+        cluster.meets(begin, broker, Meeting.SILENT)
+        cluster.meets(booted, broker, Meeting.REFUSED)
+        cluster.meets(end, broker, Meeting.ANSWERED)
+
+
+@pytest.mark.parametrize("leaders", [(1, 2, 3), (2, 3, 1)], ids=["same leaders", "others"])
+def test_a_power_cut_of_all_brokers_is_the_loss_of_all(leaders: tuple[int, ...]) -> None:
+    """Nobody saw how they came back: every ISR is full again with the first answer, and all epochs have grown."""
+    cluster = of_three()
+    without_power(cluster, 12.3, 60, 76)
+    for number, leader in enumerate(leaders):
+        cluster.becomes(75, number, part((1, 2, 3), (1, 2, 3), leader, epoch=2))
+    found = {each["incident_class"]: each for each in incidents(cluster, 160)}
+    assert found.pop("controller_failover")
+    (incident,) = found.values()
+    assert (incident["incident_class"], suspects(incident)) == ("broker_loss", [1, 2, 3])
+    assert (incident["severity"], incident["offline_peak"]) == ("critical", 3)
+    assert "no broker of the ISR answered for 6" in incident["summary"]
+    assert incident["closed_at"] is not None
+
+
+def test_brokers_that_come_back_one_by_one_from_a_power_cut_were_all_lost() -> None:
+    cluster = of_three()
+    without_power(cluster, 12.3, 60, 76)
+    cluster.meets(77, 2, Meeting.ANSWERED)
+    cluster.meets(78, 3, Meeting.ANSWERED)
+    for number in range(3):
+        cluster.becomes(75, number, part((1, 2, 3), (3,), -1, epoch=1))
+        cluster.becomes(78, number, part((1, 2, 3), (3,), 3, epoch=2))
+        cluster.becomes(80, number, part((1, 2, 3), (1, 2, 3), 3, epoch=2))
+    cluster.at(75, lambda: cluster.listed.difference_update({2, 3}))
+    cluster.relisted(77, 2)
+    cluster.relisted(78, 3)
+    found = {each["incident_class"]: each for each in incidents(cluster, 160)}
+    assert found.pop("controller_failover")
+    (incident,) = found.values()
+    assert (incident["incident_class"], suspects(incident)) == ("broker_loss", [1, 2, 3])
+    assert incident["closed_at"] is not None

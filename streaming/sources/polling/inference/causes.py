@@ -61,6 +61,8 @@ class Causes:
     def lost_by(self, step: Step, now: Micros) -> set[BrokerId]:
         """Return the brokers that a step removed because the controllers did not take for alive, as far as known."""
         conclusions = {broker: self._fates.of(broker, step.since, step.until, now) for broker in step.left}
+        if (outage := self._outage(step)) is not None and step.before is not None:
+            conclusions |= dict.fromkeys(step.before.isr, outage)
         if (crash := self._crash(step)) is not None and step.before is not None:
             conclusions[step.before.leader] = crash
         return {broker for broker, each in conclusions.items() if each and each.fate in _LOST}
@@ -77,8 +79,8 @@ class Causes:
         elected = election_of(step, self._listeners, self._ends)
         if elected is not None:
             return elected
-        if not step.left and self._crash(step) is not None:
-            return InferredCause(Cause.EXPAND)
+        if not step.left and (back := self._return(step)) is not None:
+            return back
         why = self._removal(step, now) if step.left else _of_full_isr(step)
         return why._replace(because=self._with_doubt(step, why.because)) if is_from_outside(step) else why
 
@@ -92,7 +94,8 @@ class Causes:
     def between(self, step: Step, now: Micros) -> list[tuple[PartitionView, InferredCause]]:
         """Return the states between the two of a step by which brokers left for different reasons, with their causes.
 
-        A leader that crashed and is in the ISR again was out of it for a moment, too.
+        A leader that crashed and is in the ISR again was out of it for a moment, too. While all of an ISR were gone, no
+        broker led. A leader without a successor was lost after the others.
 
         It is unknown which one left first. A broker that was stopped is taken for the last one: if writes are refused
         then, the stop was not safe, and to call it planned would be wrong.
@@ -100,19 +103,39 @@ class Causes:
         before, after = step.before, step.after
         if before is None or set(before.replicas) != set(after.replicas) or is_from_outside(step):
             return []
+        if (outage := self._outage(step)) is not None:
+            return [(before._replace(leader=NO_LEADER), _lost(outage))]
         crash = self._crash(step)
         isr = tuple(broker for broker in before.isr if broker != before.leader)
         if crash is not None and after.leader in isr:
             moved = before._replace(isr=isr, leader=after.leader, leader_epoch=after.leader_epoch)
-            return [(moved, InferredCause(Cause.FENCED, because=crash.because))]
+            return [(moved, _lost(crash))]
         view, states = before, list[tuple[PartitionView, InferredCause]]()
-        for brokers, why in self._reasons(step, now)[:-1]:
+        *others, (last, reason) = self._reasons(step, now) or [(set[BrokerId](), InferredCause(Cause.UNKNOWN))]
+        if before.leader in after.isr and last > {before.leader}:
+            others.append((last - {before.leader}, reason))
+        for brokers, why in others:
             isr = tuple(broker for broker in view.isr if broker not in brokers)
             has_moved = view.leader in brokers
             leader, epoch = (after.leader, after.leader_epoch) if has_moved else (view.leader, view.leader_epoch)
             view = view._replace(isr=isr, leader=leader, leader_epoch=epoch)
             states.append((view, why))
         return states
+
+    def _return(self, step: Step) -> InferredCause | None:
+        """Return the cause of a step by which an ISR is full again that was not meanwhile."""
+        if self._outage(step) is not None:
+            because = f"broker {step.after.leader} is back, and was in the ISR"
+            return InferredCause(Cause.UNFENCED, because=because)
+        return None if self._crash(step) is None else InferredCause(Cause.EXPAND)
+
+    def _outage(self, step: Step) -> Conclusion | None:
+        """Return that all of an ISR were gone at one time, if a leader was elected since."""
+        before, after = step.before, step.after
+        if before is None or NO_LEADER in (before.leader, after.leader):
+            return None
+        is_elected = before.leader != after.leader or (after.leader_epoch or 0) > (before.leader_epoch or 0)
+        return self._fates.outage_of(before.isr, step.since, step.until) if is_elected else None
 
     def _crash(self, step: Step) -> Conclusion | None:
         """Return what the leader before a step did, if it crashed or was cut off, and is in the ISR again.
@@ -153,8 +176,7 @@ class Causes:
         if conclusion is None:
             return InferredCause(Cause.UNKNOWN)
         if conclusion.fate is Fate.GONE:
-            either = (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
-            return InferredCause(Cause.FENCED, Evidence.AMBIGUOUS, either, conclusion.because)
+            return _lost(conclusion)
         if conclusion.fate in _OF_FATE:
             return InferredCause(_OF_FATE[conclusion.fate], because=conclusion.because)
         if broker in step.after.offline and self._answered(broker, step):
@@ -179,6 +201,14 @@ class Causes:
                 because = f"leader {step.after.leader} had not answered for {seconds(lasted)} just before"
                 return InferredCause(Cause.LEADER_STALL, because=because)
         return InferredCause(Cause.LAG, because=conclusion.because)
+
+
+def _lost(conclusion: Conclusion) -> InferredCause:
+    """Return that a broker was lost, or stopped cleanly if that looks alike."""
+    if conclusion.fate is not Fate.GONE:
+        return InferredCause(Cause.FENCED, because=conclusion.because)
+    either = (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
+    return InferredCause(Cause.FENCED, Evidence.AMBIGUOUS, either, conclusion.because)
 
 
 def _place(cause: Cause) -> int:

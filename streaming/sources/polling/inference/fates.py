@@ -162,18 +162,35 @@ class Fates:
     def crash_between(self, broker: BrokerId, since: Micros, until: Micros) -> Conclusion | None:
         """Return what a broker did that led nothing any more within a window and is in its ISRs again, if it crashed.
 
-        Its process was gone already when it was seen to lead last: a clean stop gives up the leaders first.
+        Its process was gone already when it was seen to lead last: a clean stop gives up the leaders first. If the
+        partition was not seen in between, it may have been stopped cleanly, too.
         """
         listener = self._listeners.of.get(broker)
         absence = None if listener is None else listener.absence_within(since, until)
         if absence is None or not absence.is_refused or not self._listeners.is_trusted(broker):
             return None
         gone = absence.since if absence.ended_at is None else absence.ended_at
+        back = until if absence.until is None else absence.until
         if gone + _BEHIND > since:
-            return None
-        lasted = (until if absence.until is None else absence.until) - gone
+            return self._unseen(broker, back - absence.last_answer, absence.last_answer, back)
+        lasted = back - gone
         because = f"broker {broker} refused connections for {seconds(lasted)}, and had led until then"
         return Conclusion(Fate.LOST, because)
+
+    def outage_of(self, brokers: Iterable[BrokerId], since: Micros, until: Micros) -> Conclusion | None:
+        """Return that the processes of all these brokers were gone at one time within a window; None: not all."""
+        absences = list[Absence]()
+        for broker in brokers:
+            listener = self._listeners.of.get(broker)
+            absence = None if listener is None else listener.absence_within(since, until)
+            if absence is None or not absence.is_refused or not self._listeners.is_trusted(broker):
+                return None
+            absences.append(absence)
+        end = min((until if each.until is None else each.until for each in absences), default=until)
+        if end - max((each.since for each in absences), default=until) <= SLOW:
+            return None
+        lasted = end - max(each.last_answer for each in absences)
+        return Conclusion(Fate.GONE, f"no broker of the ISR answered for {seconds(lasted)}: {ALIKE}")
 
     def cut_off_between(self, broker: BrokerId, since: Micros, until: Micros) -> Conclusion | None:
         """Return what a broker did that answered all through a window and lost leaders, and is in their ISRs again."""
