@@ -298,3 +298,10 @@ def test_brokers_that_come_back_one_by_one_from_a_power_cut_were_all_lost() -> N
     (incident,) = found.values()
     assert (incident["incident_class"], suspects(incident)) == ("broker_loss", [1, 2, 3])
     assert incident["closed_at"] is not None
+
+
+def test_two_disks_that_fail_between_two_answers_are_two_failures() -> None:
+    cluster = of_three()
+    cluster.becomes(12, 0, part((1, 2, 3), (1,), 1)._replace(offline=(2, 3)))
+    found = [(each["incident_class"], suspects(each)) for each in incidents(cluster, 40)]
+    assert sorted(found) == [("disk_failure", [2]), ("disk_failure", [3])]

@@ -160,12 +160,13 @@ class Causes:
 
     def _reasons(self, step: Step, now: Micros) -> list[tuple[set[BrokerId], InferredCause]]:
         """Return which brokers left for which reason, in the order in which they are taken to have left."""
-        reasons: dict[Cause, tuple[set[BrokerId], InferredCause]] = {}
+        reasons: dict[tuple[Cause, BrokerId | None], tuple[set[BrokerId], InferredCause]] = {}
         for broker in step.left:
             why = self._why(step, broker, self._fates.of(broker, step.since, step.until, now))
-            brokers, first = reasons.setdefault(why.cause, (set(), why))
+            key = why.cause, broker if why.cause is Cause.DIR_FAILURE else None  # each disk fails by itself
+            brokers, first = reasons.setdefault(key, (set(), why))
             because = "; ".join(dict.fromkeys(filter(None, (first.because, why.because))))
-            reasons[why.cause] = brokers | {broker}, first._replace(because=because)
+            reasons[key] = brokers | {broker}, first._replace(because=because)
         return [reasons[cause] for cause in sorted(reasons, key=_place)]
 
     def _removal(self, step: Step, now: Micros) -> InferredCause:
@@ -211,8 +212,8 @@ def _lost(conclusion: Conclusion) -> InferredCause:
     return InferredCause(Cause.FENCED, Evidence.AMBIGUOUS, either, conclusion.because)
 
 
-def _place(cause: Cause) -> int:
-    return _IN_TURN.index(cause)
+def _place(reason: tuple[Cause, BrokerId | None]) -> int:
+    return _IN_TURN.index(reason[0])
 
 
 def _of_full_isr(step: Step) -> InferredCause:
