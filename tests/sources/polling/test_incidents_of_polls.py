@@ -305,3 +305,26 @@ def test_two_disks_that_fail_between_two_answers_are_two_failures() -> None:
     cluster.becomes(12, 0, part((1, 2, 3), (1,), 1)._replace(offline=(2, 3)))
     found = [(each["incident_class"], suspects(each)) for each in incidents(cluster, 40)]
     assert sorted(found) == [("disk_failure", [2]), ("disk_failure", [3])]
+
+
+def test_a_follower_that_no_leader_can_have_removed_was_lost_as_its_leader_was() -> None:
+    """Both lose power, and are back as their sessions end, so that the brokers list them all the time."""
+    cluster = SmallCluster({0: part((1, 2, 4), (1, 2, 4), 1), 1: part((3, 2, 4), (3, 2, 4), 3)}, brokers=(1, 2, 3, 4))
+    cluster.intervals = Intervals(session=Micros(30 * SECOND))
+    for broker in (3, 4):
+        cluster.meets(12, broker, Meeting.SILENT)
+        cluster.meets(50, broker, Meeting.ANSWERED)
+    cluster.becomes(43, 1, part((3, 2, 4), (3, 2), 3))
+    cluster.becomes(44.5, 1, part((3, 2, 4), (3, 2, 4), 2, epoch=1))
+    (incident,) = incidents(cluster, 120)
+    assert (incident["incident_class"], suspects(incident)) == ("broker_loss", [3, 4])
+
+
+def test_a_broker_that_only_the_poller_does_not_reach_was_lost_or_stopped_when_it_leaves() -> None:
+    """It was listed for longer than any session: so it ran, and the poller did not see how it ended."""
+    cluster = of_three()
+    cluster.meets(12, 3, Meeting.SILENT)
+    lose(cluster, 40, 3, successor=1)
+    (incident,) = incidents(cluster, 70)
+    assert (incident["incident_class"], suspects(incident)) == ("broker_loss", [3])
+    assert "broker 3 was lost, or stopped cleanly: a clean stop and a crash look alike here" in incident["summary"]

@@ -167,6 +167,7 @@ class Listeners:
         proxied: brokers whose address accepted connections while they were not listed, and did not answer.
         awaiting: brokers that were asked what they ask a controller for, and when: until then, they answer nothing that
             was asked later on the same connection.
+        controller_answered: when a broker was asked last for what a controller answered then.
     """
 
     def __init__(self) -> None:
@@ -174,7 +175,7 @@ class Listeners:
         self.shared: frozenset[BrokerId] = frozenset()
         self.proxied: set[BrokerId] = set()
         self.awaiting: dict[BrokerId, Micros] = {}
-        self._controller_answered = 0
+        self.controller_answered = Micros(0)
         self._slept: tuple[Micros, Micros] = Micros(0), Micros(0)
         self._votes: dict[int, _Vote] = {}
         self._listing: dict[BrokerId, _Listing] = {}
@@ -204,8 +205,8 @@ class Listeners:
         broker = met.question.broker
         if met.how is not Meeting.SILENT and met.question.ask is Ask.QUORUM:
             self.awaiting.pop(broker, None)
-            self._controller_answered = max(self._controller_answered, met.asked if met.content else 0)
-        if met.how is Meeting.SILENT and self.awaiting.get(broker, 0) > self._controller_answered:
+            self.controller_answered = max(self.controller_answered, met.asked if met.content else Micros(0))
+        if met.how is Meeting.SILENT and self.awaiting.get(broker, 0) > self.controller_answered:
             return []  # it may wait for a controller: none has answered any broker since it was asked
         self.listener(broker).meet(met)
         if met.how is Meeting.SILENT and self.is_listed(broker) is False and met.ended - met.asked > _VOTE_LASTS:

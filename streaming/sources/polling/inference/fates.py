@@ -193,10 +193,17 @@ class Fates:
         return Conclusion(Fate.GONE, f"no broker of the ISR answered for {seconds(lasted)}: {ALIKE}")
 
     def cut_off_between(self, broker: BrokerId, since: Micros, until: Micros) -> Conclusion | None:
-        """Return what a broker did that answered all through a window and lost leaders, and is in their ISRs again."""
+        """Return what a broker did that lost leaders within a window, and is in their ISRs again.
+
+        It answered all through it, or not at all.
+        """
         listener = self._listeners.of.get(broker)
-        if listener is None or listener.answered is None or listener.absence_within(since, until) is not None:
+        if listener is None or listener.answered is None:
             return None
+        if (absence := listener.absence_within(since, until)) is not None:
+            is_whole = _is_before(absence, since) and (absence.until is None or absence.until >= until)
+            because = f"broker {broker} did not answer, and was out of its ISRs for a moment: {ALIKE}"
+            return Conclusion(Fate.GONE, because) if is_whole else None
         if self._listeners.is_listed(broker) is False:
             return None
         cut_off = self._cut_off_before(broker, since, until)
@@ -217,7 +224,11 @@ class Fates:
             because += ", as far as can be seen through a proxy"
         is_listed = listeners.is_listed(broker) is not False and listeners.is_listed_since(broker, until)
         if is_listed is False or is_process_gone or self._has_moved_from(broker, until):
+            if not is_process_gone and self._has_outlived(absence, since):
+                return Conclusion(Fate.GONE, f"{because}, and ran until then: {ALIKE}")
             return Conclusion(Fate.LOST, because)
+        if self._leader_was_absent(broker, until):
+            return Conclusion(Fate.LOST, f"{because}, nor had its leader") if is_late else None
         return Conclusion(Fate.RUNS, because) if is_listed or is_late else None
 
     def _of_ended(self, leaving: _Leaving, absence: Absence, listener: ListenerConduct) -> Conclusion | None:
@@ -304,6 +315,33 @@ class Fates:
             and all(self._listeners.is_listed(each) for each in step.left)
             for step in self._steps
         )
+
+    def _has_outlived(self, absence: Absence, moment: Micros) -> bool:
+        """Return whether a silent broker sent heartbeats: it was still listed when a silent one would have been fenced.
+
+        So it is cut off from the poller, and what it did when it left was not seen.
+        """
+        session = self._intervals.session
+        is_controlled = self._listeners.controller_answered > absence.since + session
+        return is_controlled and moment - absence.since > session + session // 2
+
+    def _leader_was_absent(self, broker: BrokerId, until: Micros) -> bool:
+        """Return whether a leader that may be dead would have removed a broker: the controller did, as both are."""
+        steps = [
+            step
+            for step in self._steps
+            if broker in step.left
+            and step.before is not None
+            and step.before.leader == step.after.leader
+            and abs(step.until - until) <= self._intervals.hold
+        ]
+        return bool(steps) and all(self._may_have_been_dead(step.after.leader, step.since) for step in steps)
+
+    def _may_have_been_dead(self, broker: BrokerId, moment: Micros) -> bool:
+        """Return whether a broker that is silent was so for a while before a moment, and no longer than a session."""
+        if not self._listeners.is_absent_since(broker, Micros(moment - SLOW)):
+            return False
+        return not self._has_outlived(self._listeners.of[broker].absences[-1], moment)
 
     def _has_moved_from(self, broker: BrokerId, until: Micros) -> bool:
         """Return whether a broker lost leaderships at about that time."""
