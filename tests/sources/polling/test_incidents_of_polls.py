@@ -328,3 +328,15 @@ def test_a_broker_that_only_the_poller_does_not_reach_was_lost_or_stopped_when_i
     (incident,) = incidents(cluster, 50)
     assert (incident["incident_class"], suspects(incident)) == ("broker_loss", [3])
     assert "broker 3 was lost, or stopped cleanly: a clean stop and a crash look alike here" in incident["summary"]
+
+
+def test_followers_that_a_leader_removes_while_no_controller_fences_them_were_lost() -> None:
+    """They lose power with the controller, which is back before them: until then, all brokers are listed."""
+    cluster = of_three()
+    cluster.at(12, lambda: setattr(cluster, "quorum", None))
+    cluster.at(50, lambda: setattr(cluster, "quorum", QuorumLeader(100, 2)))
+    for broker in (2, 3):
+        cluster.meets(12, broker, Meeting.UNREACHABLE)
+    cluster.becomes(50, 0, part((1, 2, 3), (1,), 1))
+    found = {each["incident_class"]: suspects(each) for each in incidents(cluster, 57)}
+    assert found == {"broker_loss": [2, 3], "controller_failover": []}

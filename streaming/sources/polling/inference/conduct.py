@@ -168,6 +168,7 @@ class Listeners:
         awaiting: brokers that were asked what they ask a controller for, and when: until then, they answer nothing that
             was asked later on the same connection.
         controller_answered: when a broker was asked last for what a controller answered then.
+        uncontrolled: the last time of more than some seconds in which no controller answered any broker.
     """
 
     def __init__(self) -> None:
@@ -176,6 +177,8 @@ class Listeners:
         self.proxied: set[BrokerId] = set()
         self.awaiting: dict[BrokerId, Micros] = {}
         self.controller_answered = Micros(0)
+        self.uncontrolled = Micros(0), Micros(0)
+        self._led_until: Micros | None = None
         self._slept: tuple[Micros, Micros] = Micros(0), Micros(0)
         self._votes: dict[int, _Vote] = {}
         self._listing: dict[BrokerId, _Listing] = {}
@@ -205,7 +208,8 @@ class Listeners:
         broker = met.question.broker
         if met.how is not Meeting.SILENT and met.question.ask is Ask.QUORUM:
             self.awaiting.pop(broker, None)
-            self.controller_answered = max(self.controller_answered, met.asked if met.content else Micros(0))
+            if met.content is not None:
+                self._note_controller(met)
         if met.how is Meeting.SILENT and self.awaiting.get(broker, 0) > self.controller_answered:
             return []  # it may wait for a controller: none has answered any broker since it was asked
         self.listener(broker).meet(met)
@@ -216,6 +220,12 @@ class Listeners:
         if isinstance(met.content, Presence):
             return self.vote(broker, met.content.unfenced, met.asked, met.ended, met.content.fenced)
         return []
+
+    def _note_controller(self, met: Met) -> None:
+        self.controller_answered = max(self.controller_answered, met.asked)
+        if self._led_until is not None and met.ended - self._led_until > _VOTE_LASTS:
+            self.uncontrolled = self._led_until, met.ended
+        self._led_until = met.ended
 
     def is_trusted(self, broker: BrokerId) -> bool:
         """Return whether what connections to a broker meet is evidence: not behind a proxy."""

@@ -227,8 +227,10 @@ class Fates:
             if not is_process_gone and self._has_outlived(absence, since):
                 return Conclusion(Fate.GONE, f"{because}, and ran until then: {ALIKE}")
             return Conclusion(Fate.LOST, because)
-        if self._leader_was_absent(broker, until):
-            return Conclusion(Fate.LOST, f"{because}, nor had its leader") if is_late else None
+        is_uncontrolled = self._was_uncontrolled(absence, since, until)
+        if is_uncontrolled or self._leader_was_absent(broker, until):
+            who = "a controller" if is_uncontrolled else "its leader"
+            return Conclusion(Fate.LOST, f"{because}, nor had {who}") if is_late else None
         return Conclusion(Fate.RUNS, because) if is_listed or is_late else None
 
     def _of_ended(self, leaving: _Leaving, absence: Absence, listener: ListenerConduct) -> Conclusion | None:
@@ -324,6 +326,12 @@ class Fates:
         session = self._intervals.session
         is_controlled = self._listeners.controller_answered > absence.since + session
         return is_controlled and moment - absence.since > session + session // 2
+
+    def _was_uncontrolled(self, absence: Absence, since: Micros, until: Micros) -> bool:
+        """Return whether no controller could end the session of a silent broker: that it is listed says nothing."""
+        begin, end = self._listeners.uncontrolled
+        is_all_the_time = begin <= absence.since + self._intervals.session and since <= end
+        return is_all_the_time and until - absence.since > self._intervals.session
 
     def _leader_was_absent(self, broker: BrokerId, until: Micros) -> bool:
         """Return whether a leader that may be dead would have removed a broker: the controller did, as both are."""
