@@ -258,6 +258,20 @@ def test_changes_show_that_a_broker_follows_the_controllers_where_these_may_not_
     assert newest > 60
 
 
+def test_changes_after_a_doubt_are_not_dated_before_the_brokers_fell_silent() -> None:
+    cluster = of_three()
+    cluster.quorum_error = 31
+    for broker in (2, 3):
+        cluster.meets(60, broker, Meeting.SILENT)
+        cluster.meets(100, broker, Meeting.ANSWERED)
+    cluster.becomes(90, 0, without(cluster.partitions[0], 3))
+    cluster.sees[1] = dict(cluster.partitions)
+    cluster.at(100, cluster.sees.clear)
+    cluster.play(110)
+    (step,) = cluster.steps()
+    assert (100 + 58) * SECOND < step.occurred_not_before < (100 + 61) * SECOND
+
+
 def test_a_poller_that_starts_next_to_a_broker_that_is_cut_off_does_not_believe_it_for_long() -> None:
     cluster = of_three()
     cluster.quorum = None

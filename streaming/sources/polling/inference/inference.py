@@ -245,7 +245,7 @@ class Inference:
         is_isolated = self._listeners.is_isolated(BrokerId(view.answered_by), ended)
         self.is_cut_off = before is not None and self._is_cut_off_with(view, ended)
         if self.is_cut_off:
-            self._doubted_since, self._missed_changes = self._controlled_at, True
+            self._doubted_since, self._missed_changes = self._last_certain(view), True
         if self.is_cut_off or (before is not None and is_isolated):
             return  # it repeats what it saw before it was cut off
         self._take_back()
@@ -295,6 +295,12 @@ class Inference:
         """Time at which a controller was there; where it may not be asked for, only changes show that."""
         has_said_nothing = self.is_quorum_denied or self._quorum_answered is None
         return self._changed if has_said_nothing else self._quorum_answered
+
+    def _last_certain(self, view: ClusterView) -> Micros | None:
+        """Return until when a poller that may be cut off was not; by changes alone, until brokers fell silent."""
+        absent = (each for broker in view.brokers if (each := self._listeners.listener(broker)).is_absent)
+        fell_silent = [each.answered for each in absent if each.answered is not None]
+        return min(fell_silent, default=None) if self.is_quorum_denied else self._controlled_at
 
     def _is_silent_since(self, broker: BrokerId, moment: Micros) -> bool:
         """Return whether a broker has not answered since a moment, or never; some are never reached by a poller."""
