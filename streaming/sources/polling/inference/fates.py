@@ -235,7 +235,7 @@ class Fates:
 
     def _of_ended(self, leaving: _Leaving, absence: Absence, listener: ListenerConduct) -> Conclusion | None:
         """Return what a broker did that answered until about the time at which it left, and then no more."""
-        broker, _, until, is_late = leaving
+        broker, since, until, is_late = leaving
         if self._listeners.is_listed(broker) is False:
             return self._of_unlisted(leaving, absence)
         if self._has_moved_from(broker, until):
@@ -247,6 +247,8 @@ class Fates:
             return None
         if listener.is_absent and absence.is_process_gone and self._listeners.is_trusted(broker):
             return Conclusion(Fate.BROKE, f"the process of broker {broker} ended while it was listed")
+        if self._was_uncontrolled(absence, since, until):
+            return Conclusion(Fate.LOST, f"broker {broker} did not answer, nor did a controller")
         return Conclusion(Fate.RUNS, f"broker {broker} does not answer, and is listed")
 
     def _of_unlisted(self, leaving: _Leaving, absence: Absence) -> Conclusion | None:
