@@ -258,6 +258,16 @@ def test_changes_show_that_a_broker_follows_the_controllers_where_these_may_not_
     assert newest > 60
 
 
+def test_two_of_five_brokers_that_only_the_poller_does_not_reach_cast_no_doubt_on_a_quiet_cluster() -> None:
+    cluster = SmallCluster({0: part((1, 2, 3), (1, 2, 3), 1)}, brokers=(1, 2, 3, 4, 5))
+    cluster.quorum_error = 31
+    for broker in (4, 5):
+        cluster.meets(12, broker, Meeting.SILENT)
+    cluster.play(70)
+    newest = max(at for at, each in cluster.seen if isinstance(each, Heartbeat | SnapshotBegin))
+    assert newest > 60
+
+
 def test_changes_after_a_doubt_are_not_dated_before_the_brokers_fell_silent() -> None:
     cluster = of_three()
     cluster.quorum_error = 31

@@ -282,19 +282,26 @@ class Inference:
         """Return whether the broker of a view seems to be cut off from the controllers, and the poller with it.
 
         Several of the brokers that it lists have been silent for longer than any session, and so has the quorum.
-        Silence of the brokers alone proves nothing: perhaps only the poller is cut off from them.
+        Silence of the brokers alone proves nothing: perhaps only the poller is cut off from them. Where the quorum
+        never answered, its silence is none: half of the brokers must be silent, while nothing changes.
         """
         since = Micros(now - 2 * self.intervals.session)
         if self._controlled_at is None or self._controlled_at > since:
             return False
-        silent = [each for each in view.brokers if self._is_silent_since(each, since)]
-        return _is_cut(len(silent), len(view.brokers))
+        silent = sum(self._is_silent_since(each, since) for each in view.brokers)
+        if self._has_no_quorum:
+            return 2 * silent >= max(1, len(view.brokers))
+        return _is_cut(silent, len(view.brokers))
+
+    @property
+    def _has_no_quorum(self) -> bool:
+        """True if no answer of the quorum is to be expected."""
+        return self.is_quorum_denied or self._quorum_answered is None
 
     @property
     def _controlled_at(self) -> Micros | None:
         """Time at which a controller was there; where it may not be asked for, only changes show that."""
-        has_said_nothing = self.is_quorum_denied or self._quorum_answered is None
-        return self._changed if has_said_nothing else self._quorum_answered
+        return self._changed if self._has_no_quorum else self._quorum_answered
 
     def _last_certain(self, view: ClusterView) -> Micros | None:
         """Return until when a poller that may be cut off was not; by changes alone, until brokers fell silent."""
