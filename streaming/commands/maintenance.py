@@ -90,8 +90,7 @@ def maintenance(
     Better, because it ends when the work does: isrwatch maintenance --broker 3 --why upgrade -- ./restart-broker 3
 
     The lease of a command is renewed while it runs, holds for a minute more, and lapses when this machine crashes. The
-    exit code is that of the command. Run it where the bus folder and the tables are; the command must reach the broker,
-    for example by ssh.
+    exit code is that of the command. Run it where the bus folder and the tables are; reach the broker by ssh.
     """
     from streaming.commands.maintenance_advice import chosen_brokers, chosen_cluster, watched_clusters
 
