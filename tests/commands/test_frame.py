@@ -198,7 +198,7 @@ def test_help_prints_words_in_square_brackets_as_they_are(monkeypatch: pytest.Mo
     assert "A group of [alerts]." in help_of("brackets")
     assert "Reads [cluster]." in help_of("brackets")
     assert help_of("brackets", "below").count(IN_BRACKETS) == 3
-    assert "is in the section [alerts] of the configuration." in help_of("dashboards", "render")
+    assert "The section [alerts] of the configuration chooses" in help_of("dashboards", "render")
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
