@@ -30,6 +30,7 @@ def test_ctrl_c_while_spark_starts_ends_it_cleanly_and_leaves_nothing(pipeline: 
     assert "Traceback" not in job.text()
 
 
+@pytest.mark.long
 def test_a_job_uses_the_archive_of_sparks_classes_and_ends_with_its_java_process(pipeline: Pipeline) -> None:
     archive = jars.archive()
     job = pipeline.job()

@@ -135,6 +135,7 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone_each_in_a_p
     assert logged.count(f"where that came from is in {file}") == 2 + bool(late)
 
 
+@pytest.mark.long
 def test_the_end_waits_for_a_batch_that_spark_has_given_up(
     spark: SparkSession, places: JobLocations, monkeypatch: pytest.MonkeyPatch
 ) -> None:

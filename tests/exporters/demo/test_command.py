@@ -165,6 +165,7 @@ def test_a_polite_kill_while_it_starts_leaves_nothing_behind(run_demo: Callable[
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_part_that_dies_is_named_and_ends_the_demo(run_demo: Callable[..., RunningDemo]) -> None:
     demo = run_demo()
     demo.wait_for("✓ simulated Kafka cluster")
