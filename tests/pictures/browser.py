@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 from contextlib import ExitStack, contextmanager
@@ -95,6 +96,7 @@ class Browser:
 @contextmanager
 def browser() -> Iterator[Browser]:
     """Start Chromium, with a window of 1,000 px; end it afterwards."""
+    assert shutil.which("chromium"), "Chromium is missing; ./.ci/tools chromium installs it"
     with ExitStack() as stack:
         profile = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         theirs_in, commands = os.pipe()
