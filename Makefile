@@ -5,8 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 FOR ?=
 RUNS ?= 50
-# Tests wait for a part of their time: three processes keep two cores busy.
-WORKERS ?= 3
+WORKERS ?= 2
 SAMPLE ?= 300
 CASES ?= 1000000
 SEED ?=
@@ -117,7 +116,7 @@ generated: $(RUN_READY) ## render the boards, the alerts and docs/reference agai
 quick: $(DEV_READY) jars ## check, and at the same time the tests that start no service and do not wait: a minute and a half
 	@$(BIN)/python -m tests.quick $(ARGS)
 
-test: $(DEV_READY) ## check, then every test against real Spark, Kafka and Prometheus; no skips, WORKERS=3 at once
+test: $(DEV_READY) ## check, then every test against real Spark, Kafka and Prometheus; no skips, WORKERS=2 at once
 	@# The types need one core and most of the time; what is fetched and compiled is ready when they are.
 	@$(MAKE) --no-print-directory --jobs=4 check jars tools compiled
 	$(SAY) "Running every test"
