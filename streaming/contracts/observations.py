@@ -357,7 +357,7 @@ class MaintenanceObserved(Observation):
     Attributes:
         broker: the broker that the work may take down.
         lease: identifies the announcement; extending, renewing and ending it repeat this.
-        lease_until: when it lapses; not after this observation: it is ended, for good.
+        lease_until: when it lapses; not after this observation: it has ended.
         is_renewal: a running command still holds the lease; such an extension is no event.
         why: the reason, for people.
         announced_by: who, for people: user and host.

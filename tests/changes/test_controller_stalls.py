@@ -111,7 +111,7 @@ def test_a_stall_of_the_controller_is_told_from_the_end_of_a_broker(play: str) -
     assert named(played(faults, 110)) == expected
 
 
-def test_a_stall_is_told_also_where_the_clock_of_the_controller_is_hours_ahead() -> None:
+def test_a_stall_is_reported_where_the_clock_of_the_controller_is_hours_ahead() -> None:
     def ahead(each: Observation) -> Observation:
         times = {"occurred_not_before", "occurred_not_after", "silent_since"}
         moved = {name: at + 7_200 * SECOND for name in times if (at := getattr(each, name, None)) is not None}

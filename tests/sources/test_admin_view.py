@@ -165,10 +165,12 @@ def test_what_a_poll_reports_of_eligible_replicas_is_the_state_and_one_that_does
     ) -> tuple[ClusterView, tuple[int, ...]]:
         after = replace(one_topic(1, partition), has_elr=has_elr)
         if before is not None and has_same_members(before, after):
-            told = steps(before, after, envelope(second))
+            observed = steps(before, after, envelope(second))
         else:
-            told = snapshot(before, after, envelope(second), snapshot_id=f"{second}", reason=SnapshotReason.PERIODIC)
-        state.apply(fold(state, told).touched)
+            observed = snapshot(
+                before, after, envelope(second), snapshot_id=f"{second}", reason=SnapshotReason.PERIODIC
+            )
+        state.apply(fold(state, observed).touched)
         (partition_state,) = state.partitions()
         return after, partition_state.elr
 
@@ -188,10 +190,12 @@ def test_a_broker_that_is_started_again_with_another_rack_or_none_has_that() -> 
     for second, rack in enumerate(({BrokerId(1): "a"}, {BrokerId(1): "b"}, {}), start=1):
         after = replace(one_topic(1, view((1,))), brokers={BrokerId(1): ("h", 9092)}, racks=rack)
         if before is not None and has_same_members(before, after):
-            told = steps(before, after, envelope(second))
+            observed = steps(before, after, envelope(second))
         else:
-            told = snapshot(before, after, envelope(second), snapshot_id=f"{second}", reason=SnapshotReason.PERIODIC)
-        state.apply(fold(state, told).touched)
+            observed = snapshot(
+                before, after, envelope(second), snapshot_id=f"{second}", reason=SnapshotReason.PERIODIC
+            )
+        state.apply(fold(state, observed).touched)
         before = after
         found += [broker.rack for broker in state.brokers.values()]
     assert found == ["a", "b", None]

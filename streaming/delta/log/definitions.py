@@ -268,7 +268,7 @@ def _add_lacking(path: Place, opened: DeltaTable, table: Table) -> None:
         return
     following, content = entry_of(path, opened.version() + 1), entry((), (), {}, actions)
     with writing(opened.table_uri):
-        # If the answer to the request was lost, its repetition finds the name taken by itself.
+        # If the answer was lost, the retried request finds its own entry in place.
         if not create(following, content) and get(following) != content:
             raise TableRefused(
                 f"another job writes {opened.table_uri} while columns are added to it; stop it, then start this one "

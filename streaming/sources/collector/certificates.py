@@ -64,7 +64,7 @@ class Shown(NamedTuple):
     """The answer to a hello: when the first certificate of the path ends, or why none was seen.
 
     ``begins_at``: when all of them hold; None: unseen. ``has_held``: of one that is unseen, that it held when it was
-    seen last, so it may have been renewed since, as that of a node which is down for good.
+    seen last, so it may have been renewed since, as that of a node that is permanently down.
     """
 
     ends_at: float | None

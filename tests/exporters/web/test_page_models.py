@@ -257,10 +257,12 @@ def test_after_an_unclean_election_pages_say_what_to_do_though_all_is_in_sync(ta
     at = START - 50 * SECOND
     spell = rows.spell("unclean_election", at, ended_at=at, short_id="main-1", incident_id="unclean:1")
     tables.put("conditions", spell, as_of=0)
-    told = {"short_id": "main-1", "recovered_at": at, "next_step": "find out which records are missing, and why"}
-    tables.put("incidents", rows.incident("unclean:1", "unclean_election", at, severity="critical", **told), as_of=0)
+    incident = {"short_id": "main-1", "recovered_at": at, "next_step": "find out which records are missing, and why"}
+    tables.put(
+        "incidents", rows.incident("unclean:1", "unclean_election", at, severity="critical", **incident), as_of=0
+    )
     inputs = inputs_of(tables)
-    assert cluster_page(inputs, "main").do_first == told["next_step"]
+    assert cluster_page(inputs, "main").do_first == incident["next_step"]
     (row,) = fleet_page(inputs).rows
     assert (row.level, [name for name, _ in row.incidents]) == (Level.CRITICAL, ["main-1"])
     page = topic_page(inputs, "main", "orders")

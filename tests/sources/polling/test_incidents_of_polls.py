@@ -267,7 +267,7 @@ def without_power(cluster: SmallCluster, begin: float, booted: float, end: float
 
 @pytest.mark.parametrize("leaders", [(1, 2, 3), (2, 3, 1)], ids=["same leaders", "others"])
 def test_a_power_cut_of_all_brokers_is_the_loss_of_all(leaders: tuple[int, ...]) -> None:
-    """Nobody saw how they came back: every ISR is full again with the first answer, and all epochs have grown."""
+    """How they came back was not seen: every ISR is full again with the first answer, and all epochs have grown."""
     cluster = of_three()
     without_power(cluster, 12.3, 60, 76)
     for number, leader in enumerate(leaders):

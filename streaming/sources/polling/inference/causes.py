@@ -163,7 +163,7 @@ class Causes:
         reasons: dict[tuple[Cause, BrokerId | None], tuple[set[BrokerId], InferredCause]] = {}
         for broker in step.left:
             why = self._why(step, broker, self._fates.of(broker, step.since, step.until, now))
-            key = why.cause, broker if why.cause is Cause.DIR_FAILURE else None  # each disk fails by itself
+            key = why.cause, broker if why.cause is Cause.DIR_FAILURE else None  # each disk fails separately
             brokers, first = reasons.setdefault(key, (set(), why))
             because = "; ".join(dict.fromkeys(filter(None, (first.because, why.because))))
             reasons[key] = brokers | {broker}, first._replace(because=because)
