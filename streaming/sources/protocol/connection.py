@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLIENT_ID: Final = "isrwatch"
-CLUSTER_AUTHORIZATION_FAILED: Final = 31  # Kafka's error code
+CLUSTER_AUTHORIZATION_FAILED: Final = 31  # Kafka's error codes
+UNSUPPORTED_VERSION: Final = 35
 RESPONSE_SECONDS: Final = 10.0
 TURNED_AWAY_SECONDS: Final = 5.0
 """So long an address that does not let us in is not tried again."""

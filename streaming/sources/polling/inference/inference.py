@@ -50,6 +50,7 @@ from streaming.sources.polling.view import (
     observed_step,
     snapshot,
 )
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 BLIND: Final = Micros(60_000_000)
 """Views that are further apart are not merely slow: changes may have been missed."""
-_DENIED: Final = frozenset({31, 35})
+_DENIED: Final = frozenset({CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION})
 """Errors of brokers that do not ask a controller: the permission is missing, or they have no such request."""
 
 

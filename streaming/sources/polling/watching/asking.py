@@ -20,7 +20,7 @@ from streaming.contracts.identifiers import BrokerId
 from streaming.sources.polling.broker import METADATA_NEWEST, METADATA_OLDEST, DescriptionDecoder, MetadataDecoder
 from streaming.sources.polling.inference.inquiry import Ask, Presence, QuorumLeader
 from streaming.sources.protocol import offset_messages
-from streaming.sources.protocol.connection import VALUE, RawRequest, RawResponse
+from streaming.sources.protocol.connection import UNSUPPORTED_VERSION, VALUE, RawRequest, RawResponse
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, ByteReader
 from streaming.sources.protocol.quorum_messages import describe_quorum_request, read_quorum
 from streaming.sources.protocol.unwaited import Call
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from streaming.sources.polling.view import PartitionView
     from streaming.sources.protocol.connection import Connection
 
-UNSUPPORTED_VERSION: Final = 35
 WITH_FENCED: Final = 2  # the version of DescribeCluster that lists fenced brokers (KIP-1073), Kafka 4.0
 _FLEXIBLE_METADATA: Final = 9
 _OPERATIONS_UNTIL: Final = 10
