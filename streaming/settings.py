@@ -11,6 +11,7 @@ import os
 import re
 import socket
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
@@ -278,7 +279,7 @@ def settings_of(document: Mapping[str, Any]) -> Settings:
 
 
 def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
-    hints = _hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type] # a class is hashable
     unknown = sorted(set(values) - set(hints))
     if unknown:
         section = f"[{prefix.rstrip('.')}]" if prefix else "the file"
@@ -286,9 +287,16 @@ def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
     return cls(**{name: _value(hints[name], values[name], prefix + name) for name in values})
 
 
+# Each command reads the settings: the types of the keys are evaluated once in a process.
+@cache
+def _annotated(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls, include_extras=True)
+
+
+@cache
 def _hints(cls: type) -> dict[str, Any]:
     """Return the type of each key: a duration as ``Duration``, everything else without its annotation."""
-    plain, annotated = get_type_hints(cls), get_type_hints(cls, include_extras=True)
+    plain, annotated = get_type_hints(cls), _annotated(cls)
     return {name: Duration if annotated[name] == Duration else hint for name, hint in plain.items()}
 
 
@@ -370,7 +378,7 @@ def durations_of(section: Any) -> Iterator[tuple[str, float]]:  # noqa: ANN401 -
 
 
 def _leaves(section: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any part of them
-    for name, hint in get_type_hints(type(section), include_extras=True).items():
+    for name, hint in _annotated(type(section)).items():  # type: ignore[arg-type] # a class is hashable
         key, value = f"{prefix}{name}", getattr(section, name)
         if is_dataclass(value):
             yield from _leaves(value, f"{key}.")

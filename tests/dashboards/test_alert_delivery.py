@@ -136,6 +136,7 @@ def test_an_incident_is_one_notification_of_each_severity_through_a_restart_of_t
     assert len(delivery.sent("resolved", "critical")) == len(delivery.sent("resolved", "warning")) == 1
 
 
+@pytest.mark.long
 def test_an_exporter_that_dies_is_one_notification_of_all_clusters(delivery: Delivery) -> None:
     delivery.webhook.notifications.clear()
     delivery.page.status = 503

@@ -83,6 +83,7 @@ def pools_used(spark: SparkSession) -> set[str]:
     return {stages.apply(number).schedulingPool() for number in range(stages.size())}
 
 
+@pytest.mark.long
 def test_a_query_that_fails_starts_again_and_leaves_the_others_alone_each_in_a_pool_of_its_name(
     spark: SparkSession, places: JobLocations, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,7 +136,7 @@ PARTS: Final = {
         says=r"TOTAL.*",
     ),
     "examples": Part(
-        "the tests by Hypothesis, ten times as many examples each", f"{PYTEST} -m hypothesis", examples="long"
+        "the tests by Hypothesis, twenty times as many examples each", f"{PYTEST} -m hypothesis", examples="long"
     ),
     "services": Part(
         "the tests marked long that start Spark, Kafka or Prometheus",

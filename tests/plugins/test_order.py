@@ -49,6 +49,7 @@ def test_every_test_of_a_shared_cluster_is_in_their_unit(request: pytest.Fixture
     assert unit_of(CHECKOUT / "tests/sources/metadata_log/test_real_cluster.py") == CLUSTER
 
 
+@pytest.mark.long
 def test_a_file_stays_in_one_process_and_that_with_a_session_of_spark_joins_the_others(tmp_path: Path) -> None:
     session = '\nimport pytest\n@pytest.fixture\ndef spark(): pass\ndef test_it(spark: "object"): note()\n'
     for name in ("a", "b", "c", "d"):

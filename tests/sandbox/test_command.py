@@ -40,6 +40,7 @@ def started(root: Path, *arguments: str, typed: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_a_person_starts_breaks_repairs_and_ends_a_cluster(tmp_path: Path) -> None:
     root = tmp_path / "sandbox"
     (tmp_path / "jmx.yml").write_text(JMX)

@@ -32,6 +32,8 @@ from tests.plugins.table_writes import write
 
 SQL = Path(__file__).parents[3] / "conf" / "sql"
 QUERIES = sorted(path.stem for path in SQL.glob("*.sql") if path.stem != "duckdb")
+IN_BOTH = ("log_directories", "who_left_isrs")
+"""Asked of Spark, too, in ``make test``; the others in ``make test-long``: a query takes it seconds."""
 MOMENT = dt.datetime(2026, 3, 29, 1, 30, 0, 123_456, tzinfo=dt.UTC)
 VALUES: dict[str, tuple[Any, ...]] = {
     "string": ("", "päper ' \" \\ \n", "x" * 300),
@@ -288,7 +290,7 @@ def by_spark(spark: Any, tables: Path) -> Callable[[str], list[dict[str, Any]]]:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUERIES[::5] else pytest.mark.long) for name in QUERIES]
+    "name", [pytest.param(name, marks=() if name in IN_BOTH else pytest.mark.long) for name in QUERIES]
 )
 def test_spark_and_duckdb_give_the_same_answer(
     by_spark: Callable[[str], list[dict[str, Any]]], duck: Any, name: str

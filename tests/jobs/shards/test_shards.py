@@ -331,6 +331,7 @@ def derived_differ(folder: Path, records: list[Sent]) -> list[str]:
     return [each for each in found if each.partition(":")[0] in derived]
 
 
+@pytest.mark.long
 def test_a_cluster_with_records_in_two_partitions_is_folded_one_after_the_other(tmp_path: Path) -> None:
     """As where a topic got more partitions, or a log began before its cluster was known."""
     told = of_cluster(long_story(3, steps=25), 0)
