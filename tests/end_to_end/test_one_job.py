@@ -37,7 +37,7 @@ pytest_plugins = ("tests.plugins.spark_cluster",)
 pytestmark = pytest.mark.spark
 
 MAIN = Path(__file__).parents[2] / "deploy" / "spark" / "main.py"
-SECONDS = 120
+SECONDS = 80
 Rows = list[dict[str, Any]]
 
 

@@ -232,7 +232,8 @@ def _is_up(broker: Callable[[str], pa.Array]) -> pa.Array:
 
 
 def _struct(column: pa.ChunkedArray) -> Callable[[str], pa.Array]:
-    return lambda name: pc.struct_field(column.combine_chunks(), name)
+    whole = column.combine_chunks()
+    return lambda name: pc.struct_field(whole, name)
 
 
 def _isr(state: Callable[[str], pa.Array]) -> pa.Array:
