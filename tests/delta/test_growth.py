@@ -62,6 +62,7 @@ def test_with_days_of_history_nothing_grows(tmp_path: Path, restarts: int) -> No
     assert sizes[1]["quarantine"] <= KEPT_RECORDS + 4
 
 
+@pytest.mark.long
 def test_without_only_changes_events_and_states_of_the_past_grow(tmp_path: Path) -> None:
     sizes = sizes_after_each_week(tmp_path, Size(**SMALL, history_days=0), 1000)
     grown = {name: ratio for name, ratio in growth(sizes).items() if ratio > 1.3}

@@ -69,8 +69,8 @@ def test_what_was_applied_already_changes_nothing_when_it_comes_again(truth: Pat
 @pytest.mark.parametrize(
     ("stops", "is_overlapping"),
     [
-        (3, False),
         (17, True),
+        pytest.param(3, False, marks=pytest.mark.long),
         pytest.param(3, True, marks=pytest.mark.long),
         pytest.param(17, False, marks=pytest.mark.long),
     ],

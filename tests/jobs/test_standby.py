@@ -114,6 +114,7 @@ def test_a_job_whose_lease_is_taken_ends_with_one_sentence_and_the_other_goes_on
     second.release()
 
 
+@pytest.mark.long
 def test_a_job_with_the_lease_continues_though_the_one_before_it_has_committed_once_more(
     places: JobLocations, spark: SparkSession
 ) -> None:

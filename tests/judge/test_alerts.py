@@ -220,6 +220,7 @@ def test_what_an_alert_says_is_written_by_prometheus_own_engine(tmp_path: Path) 
     ]
 
 
+@pytest.mark.long
 def test_of_a_quiet_piece_with_work_in_it_nothing_fires() -> None:
     life = Life("two", EveryRule([quiet_rules()]).metrics)
     day = life.live(1_200)
