@@ -118,3 +118,10 @@ def test_the_user_and_the_folders_are_those_of_the_services() -> None:
     assert [folder[1] for folder in folders] == ["/etc/isrwatch", "/var/lib/isrwatch", "/var/cache/isrwatch"]
     assert {tuple(folder[3:5]) for folder in folders[1:]} == {("isrwatch", "isrwatch")}
     assert folders[0][2:5] == ["0750", "root", "isrwatch"], "its secrets are not for all, and not to be changed by it"
+
+
+def test_the_check_before_the_start_has_the_variables_of_the_services() -> None:
+    page = (SERVICES.parents[1] / "docs" / "services.md").read_text()
+    (check,) = re.findall(r"^.* isrwatch doctor --config .*$", page, re.MULTILINE)
+    (file,) = {each for name in UNITS for each in Unit(name)["EnvironmentFile"]}
+    assert f"EnvironmentFile={file}" in check

@@ -110,3 +110,8 @@ def test_a_query_that_the_troubleshooting_names_is_one_of_the_job() -> None:
     trouble = (DOCS / "troubleshooting.md").read_text()
     (query,) = re.findall(r"^\| `the query (\w+) failed: Python worker failed to connect back`", trouble, re.MULTILINE)
     assert query in QUERIES
+
+
+def test_the_page_of_strimzi_names_what_another_namespace_needs() -> None:
+    (paragraph,) = [each for each in (DOCS / "strimzi.md").read_text().split("\n\n") if "`userSecret`" in each]
+    assert {"`namespace`", "`KafkaUser`", "`caSecret`"} <= set(re.findall(r"`\w+`", paragraph))
