@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 SUITES: Final = {(3, 11): "bookworm", (3, 13): "trixie"}
 """The release of Debian whose Python has the packages of this one."""
-INSTALLED: Final = "systemd,libnss-systemd,python3,procps"
+INSTALLED: Final = "systemd,libnss-systemd,dbus,python3,procps"
 GROUPS: Final = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 """Where control groups of version 2 are mounted, on a machine with both versions or with that one alone."""
 ENTERING: Final = 'echo $$ > "$0/cgroup.procs" && exec "$@"'

@@ -108,6 +108,16 @@ def test_the_page_installs_a_user_folders_and_units_that_systemd_accepts(machine
         assert float(score) < 2
 
 
+def test_the_check_of_the_page_reads_the_variables_that_only_root_may_read(services: Services) -> None:
+    (check,) = [line for line in block("Install the units", 1).splitlines() if " isrwatch doctor " in line]
+    services.configure("${BROKERS}")
+    services.machine.shell("(umask 077; echo BROKERS=127.0.0.1:1 > /etc/isrwatch/environment)")
+    code, found = services.machine.ran("sh", "-ec", check, fails=True)
+    services.configure("127.0.0.1:1")
+    print(found)
+    assert (code, "127.0.0.1:1" in found, "BROKERS" in found) == (1, True, False)
+
+
 @pytest.mark.parametrize("unit", ["isrwatch", *(f"isrwatch-{part}" for part in PARTS)])
 def test_a_wrong_configuration_is_reported_once_and_does_not_loop(services: Services, unit: str) -> None:
     machine = services.machine
