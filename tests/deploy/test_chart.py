@@ -63,7 +63,9 @@ def test_there_are_values_for_three_platforms_and_the_schema_takes_them() -> Non
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_limited_egress_reaches_every_port_of_an_example(name: str) -> None:
     values = merged(yaml.safe_load((CHART / name).read_text()), VALUES)
-    ports = {int(port) for port in re.findall(r":(\d{4,5})\b", json.dumps(values["clusters"]))}
+    asked = json.dumps([values["clusters"], values["strimzi"]])
+    ports = {int(port) for port in re.findall(r": ?(\d{4,5})\b", asked)}
+    assert ports
     assert ports <= set(values["networkPolicy"]["egress"]["ports"])
 
 
