@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import socket
+import threading
 import time
 import uuid
 from collections import Counter
@@ -12,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-from kafka.protocol.admin import DescribeClusterRequest, DescribeConfigsRequest
+from kafka.protocol.admin import DescribeClusterRequest, DescribeConfigsRequest, ListPartitionReassignmentsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from streaming.changes.fold import fold
@@ -133,6 +134,14 @@ def test_the_first_poll_is_a_whole_snapshot(fake_kafka: MakeKafka, source_of: So
     assert all(set(item.isr) == set(item.replicas) and item.leader in item.isr for item in parts)
     assert [item.broker for item in of(BrokerObserved, found)] == [1, 2, 3]
     assert {(None, 0, True)} == {(item.partition_epoch, item.leader_epoch, item.reports_elr) for item in parts}
+
+
+def test_reassignments_that_take_longer_than_polls_are_in_the_first_report(polled: Polled) -> None:
+    cluster, source = polled(1)
+    cluster.held.add(ListPartitionReassignmentsRequest.API_KEY)
+    threading.Timer(0.3, cluster.held.clear).start()
+    until(source, has(SnapshotEnd))
+    assert not of(SnapshotBegin, until(source, has(Heartbeat, 2))), "nothing was unknown"
 
 
 def asks_again_whether_it_is_there(cluster: FakeKafka, broker: int) -> bool:

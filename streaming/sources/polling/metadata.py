@@ -117,10 +117,12 @@ class MetadataRound:
     def ask(self, before: ClusterView | None) -> None:
         """Send the request, unless one is in flight; to another broker while the last response may be stale.
 
+        A view that is held for the reassignments is not replaced: they would have been asked for before the new one.
+
         Args:
             before: the last view that :meth:`take` returned; if there is none, what an earlier collector polled.
         """
-        if self._in_flight:
+        if self._in_flight or self._held is not None:
             return
         names, now = frozenset(() if before is None else before.topics), monotonic()
         self._is_elsewhere = self.elsewhere_due.take_due(now)
