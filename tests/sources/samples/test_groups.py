@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -334,15 +334,26 @@ def test_offsets_that_a_transaction_is_to_replace_do_not_seem_to_have_lost_recor
     assert answer.committed == {name: of for name, of in committed.items() if name != open_in}
 
 
+def test_offsets_that_a_transaction_replaces_between_two_questions_do_not_seem_to_have_lost_records() -> None:
+    asked = sampled_since(31, ends=({0: 110},), start=60)
+    answer = answered(asked, {"of": {"orders": {0: 5, 1: 7}}}, later={"of": {"orders": {0: 60}}})
+    assert answer.committed == {"of": {"orders": {0: 60, 1: 7}}}, "what the second does not show is as the first did"
+
+
 def answered(
-    asked: Asked, committed: dict[str, Any], denied: tuple[str, ...] = (), replaced: Collection[str] = ()
+    asked: Asked,
+    committed: dict[str, Any],
+    denied: tuple[str, ...] = (),
+    replaced: Collection[str] = (),
+    later: Mapping[str, Any] = {},
 ) -> Any:
-    """What the work of a question returns for these groups; offsets of some are to be replaced by a transaction."""
+    """What the work of a question returns for these groups; a transaction is to replace offsets, or has meanwhile."""
     work = next(work for kind, _, work in asked.questions if kind == "groups")
     listed = {name: DescribedGroup("classic", "Empty", 0) for name in committed}
 
     def values_of(name: str, *, are_settled: bool) -> GroupValues:
-        values = {} if are_settled and name in replaced else committed[name]
+        settled = {} if name in replaced else later.get(name, committed[name])
+        values = settled if are_settled else committed[name]
         return GroupValues(30 if values is None else 0, name, values or {})
 
     def values(_: Any, groups: Collection[str], *, are_settled: bool = False) -> tuple[GroupValues, ...]:

@@ -236,7 +236,8 @@ def _settled(
     """Leave out groups that only seem to have lost records: an open transaction is to replace their offsets (KIP-447).
 
     Kafka Streams purges a repartition topic once a transaction has ended. Its marker may reach the coordinator later,
-    and until then the offsets of the transaction before are those that are committed.
+    and until then the offsets of the transaction before are those that are committed. It may reach it between the two
+    questions, too: what the second one shows is taken.
     """
     log_starts = positions.read.get("log_start_offset", {})
     passed = {
@@ -248,10 +249,14 @@ def _settled(
         }
         for one in committed
     }
+    by_group = {one.group: one for one in committed}
     doubtful = [group for group, partitions in passed.items() if partitions]
     for one in committed_offsets(connection, doubtful, are_settled=True) if doubtful else ():
         passed[one.group] -= {(topic, number) for topic, offsets in one.values.items() for number in offsets}
-    return tuple(one for one in committed if not passed[one.group])
+        first = by_group[one.group].values
+        merged = {topic: {**offsets, **one.values.get(topic, {})} for topic, offsets in first.items()}
+        by_group[one.group] = by_group[one.group]._replace(values=merged)
+    return tuple(one for group, one in by_group.items() if not passed[group])
 
 
 def _with_partitions_that_exist(group: DescribedGroup, view: ClusterView) -> DescribedGroup:
