@@ -124,7 +124,7 @@ CLUSTER_METRICS: Final = (
     ),
     _gauge(
         "at_min_isr_partitions",
-        "Partitions that refuse writes with acks=all after the loss of one more replica.",
+        "Partitions that lack a replica, and refuse writes with acks=all after the loss of one more.",
         "partition_state.is_at_min_isr",
         _in_state(health.AT_MIN_ISR),
     ),

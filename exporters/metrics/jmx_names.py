@@ -122,6 +122,11 @@ def _partition(
     return derived(mbean, text, f"partition_state.{column}", samples, PARTITION_LABELS)
 
 
+def _is_at_min_isr(partition: PartitionState) -> bool:
+    """Return what Kafka says, which counts partitions that never had a replica to spare (KIP-427)."""
+    return not partition.is_diskless and len(partition.isr) == partition.min_isr_effective
+
+
 def _log(name: str, column: str, text: str) -> MBeanMetric:
     def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
         rows = cluster.samples.replica_logs
@@ -154,9 +159,9 @@ PARTITION_MBEANS: Final = (
     ),
     _partition(
         "AtMinIsr",
-        "1 of a partition that refuses writes after the loss of one more replica; one 0 of its leader for all others.",
-        "is_at_min_isr",
-        lambda each: each.is_at_min_isr,
+        "1 of a partition with as many in sync as min ISR, healthy ones too; one 0 of its leader for all others.",
+        "min_isr_effective",
+        _is_at_min_isr,
         health.AT_MIN_ISR,
     ),
     _log(
@@ -299,9 +304,9 @@ JMX_METRICS: Final = (
     ),
     _replica_manager(
         "AtMinIsrPartitionCount",
-        "Partitions that the broker leads and that refuse writes after the loss of one more replica.",
-        "partition_state.is_at_min_isr",
-        _led(lambda each: each.is_at_min_isr, health.AT_MIN_ISR),
+        "Partitions that the broker leads and that have as many in sync as min ISR, healthy ones too (KIP-427).",
+        "partition_state.min_isr_effective",
+        _led(_is_at_min_isr, health.AT_MIN_ISR),
     ),
     _replica_manager(
         "ReassigningPartitions",

@@ -149,7 +149,7 @@ PARTITION_METRICS: Final = (
     ),
     _state(
         "at_min_isr",
-        "1 while the loss of one more in-sync replica stops writes; absent while min ISR is unknown (KIP-427).",
+        "1 while a replica is missing and the loss of one more stops writes; absent while min ISR is unknown.",
         "is_at_min_isr",
         lambda partition, _: flag(partition.is_at_min_isr),
     ),

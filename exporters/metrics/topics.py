@@ -96,7 +96,8 @@ TOPIC_METRICS: Final = (
     ),
     _by_minimum(
         "at_min_isr",
-        "Partitions of the topic whose writes stop with one more loss; absent while min ISR is unknown of all.",
+        "Partitions of the topic that lack a replica and whose writes stop with one more loss; absent while min ISR is "
+        "unknown of all.",
         lambda partition: partition.is_at_min_isr,
     ),
     _partitions(

@@ -197,7 +197,7 @@ def with_health(state: PartitionState, config: TopicConfig, at: Micros) -> Parti
         is_offline=is_offline,
         is_under_replicated=is_under,
         is_under_min_isr=is_under_min,
-        is_at_min_isr=health.is_at_min_isr(effective, state.isr) if counts else False,
+        is_at_min_isr=health.is_at_min_isr(effective, state.isr, is_lacking=is_under) if counts else False,
         is_off_preferred_leader=counts and health.is_off_preferred_leader(state.replicas, state.leader),
         is_diskless=config.is_diskless and not state.is_deleted,
         offline_since=offline[0],

@@ -190,7 +190,7 @@ CLUSTER_COUNTS: Final = (
     Column("partitions", "long", "partitions of all topics"),
     Column("under_replicated_partitions", "long", "partitions with fewer replicas in sync than assigned"),
     Column("under_min_isr_partitions", "long", "partitions that refuse acks=all; null while no minimum is known"),
-    Column("at_min_isr_partitions", "long", "partitions at their minimum; null while no minimum is known"),
+    Column("at_min_isr_partitions", "long", "lacking partitions at their minimum; null while no minimum is known"),
     Column("unknown_min_isr_partitions", "long", "partitions whose minimum is unknown"),
     Column("offline_partitions", "long", "partitions without a leader"),
     Column("off_preferred_leader_partitions", "long", "partitions that their first replica does not lead"),

@@ -66,7 +66,7 @@ class Health(Protocol):
 
     @property
     def is_at_min_isr(self) -> bool | None:
-        """One more loss stops writes; None while unknown."""
+        """A replica is missing and one more loss stops writes; None while unknown."""
 
     @property
     def is_off_preferred_leader(self) -> bool:
@@ -105,9 +105,17 @@ def is_under_min_isr(min_isr_effective: int | None, isr: Collection[int]) -> boo
     return None if min_isr_effective is None else len(isr) < min_isr_effective
 
 
-def is_at_min_isr(min_isr_effective: int | None, isr: Collection[int]) -> bool | None:
-    """Return whether the loss of one more replica stops writes; None where the minimum is unknown."""
-    return None if min_isr_effective is None else len(isr) == min_isr_effective
+def is_at_min_isr(min_isr_effective: int | None, isr: Collection[int], *, is_lacking: bool) -> bool | None:
+    """Return whether a replica is missing and the loss of one more stops writes; None where the minimum is unknown.
+
+    Kafka's ``isAtMinIsr`` counts healthy partitions, too, that have as many replicas as their minimum, for ever.
+
+    Args:
+        min_isr_effective: the minimum, None while unknown.
+        isr: the replicas in sync.
+        is_lacking: it is under-replicated.
+    """
+    return None if min_isr_effective is None else is_lacking and len(isr) == min_isr_effective
 
 
 def is_off_preferred_leader(replicas: tuple[int, ...], leader: int) -> bool:

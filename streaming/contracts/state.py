@@ -50,7 +50,7 @@ class PartitionState(NamedTuple):
     is_offline: Annotated[bool, "the partition has no leader"] = False
     is_under_replicated: Annotated[bool, "fewer in-sync replicas than assigned"] = False
     is_under_min_isr: Annotated[bool | None, "acks=all writes are refused; null while unknown"] = None
-    is_at_min_isr: Annotated[bool | None, "one more loss stops writes; null while unknown"] = None
+    is_at_min_isr: Annotated[bool | None, "a replica is missing, one more loss stops writes; null while unknown"] = None
     is_off_preferred_leader: Annotated[bool, "a replica other than the first leads"] = False
     # Invariant: x_since is set exactly while is_x holds; x_seconds grows only when x_since is cleared.
     offline_since: Annotated[Micros | None, "begin of the open episode"] = None

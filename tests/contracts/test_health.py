@@ -39,7 +39,7 @@ def test_the_minimum_is_capped_by_the_replica_count() -> None:
 def test_an_unknown_minimum_gives_no_answer() -> None:
     assert health.effective_min_isr(None, (1,)) is None
     assert health.is_under_min_isr(None, (1,)) is None
-    assert health.is_at_min_isr(None, (1,)) is None
+    assert health.is_at_min_isr(None, (1,), is_lacking=True) is None
 
 
 def test_nobody_leads_an_offline_partition_and_that_is_not_a_preference() -> None:
@@ -61,9 +61,16 @@ def test_losing_a_replica_never_heals(partition: tuple[tuple[int, ...], tuple[in
 def test_at_and_under_the_minimum_exclude_each_other(
     partition: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], configured: int
 ) -> None:
-    replicas, isr, _ = partition
+    replicas, isr, adding = partition
     minimum = health.effective_min_isr(configured, replicas)
-    assert not (health.is_under_min_isr(minimum, isr) and health.is_at_min_isr(minimum, isr))
+    is_lacking = health.is_under_replicated(replicas, isr, adding)
+    assert not (health.is_under_min_isr(minimum, isr) and health.is_at_min_isr(minimum, isr, is_lacking=is_lacking))
+
+
+@given(BROKERS, st.integers(1, 6))
+def test_a_full_isr_is_never_at_the_minimum(replicas: tuple[int, ...], configured: int) -> None:
+    """With as many replicas as the minimum Kafka says so for ever; nothing was lost."""
+    assert health.is_at_min_isr(health.effective_min_isr(configured, replicas), replicas, is_lacking=False) is False
 
 
 @given(BROKERS, st.integers(1, 6))

@@ -58,6 +58,7 @@ class Rows:
     ) -> dict[str, Any]:
         """Spell the state of a partition; health follows from the definitions."""
         effective = health.effective_min_isr(min_isr, replicas)
+        is_lacking = health.is_under_replicated(replicas, isr, [])
         return {
             **dict.fromkeys(column.name for column in PARTITION_STATE),
             **ZEROS, **dict.fromkeys(("elr", "last_known_elr", "adding_replicas", "removing_replicas"), ()),
@@ -65,9 +66,9 @@ class Rows:
             "leader_epoch": 1, "partition_epoch": 1, "leader_recovering": False,
             "min_isr_configured": min_isr, "min_isr_effective": effective,
             "is_offline": health.is_offline(leader),
-            "is_under_replicated": health.is_under_replicated(replicas, isr, []),
+            "is_under_replicated": is_lacking,
             "is_under_min_isr": health.is_under_min_isr(effective, isr),
-            "is_at_min_isr": health.is_at_min_isr(effective, isr),
+            "is_at_min_isr": health.is_at_min_isr(effective, isr, is_lacking=is_lacking),
             "is_off_preferred_leader": health.is_off_preferred_leader(tuple(replicas), leader),
             "is_deleted": False, "changed_at": START, **more,
         }  # fmt: skip

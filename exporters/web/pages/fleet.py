@@ -143,24 +143,17 @@ def counts_of(cluster: ClusterSnapshot) -> Counts:
     return Counts(
         offline=cluster.counts.in_state(health.OFFLINE),
         under_min_isr=cluster.counts.in_state(health.UNDER_MIN_ISR),
-        at_min_isr=_at_minimum(cluster),
+        at_min_isr=cluster.counts.in_state(health.AT_MIN_ISR),
         fenced=cluster.fenced_brokers(),
     )
-
-
-def _at_minimum(cluster: ClusterSnapshot) -> int | None:
-    """Count the partitions that lost a replica and need each other one; None while no minimum is known."""
-    if cluster.counts.in_state(health.AT_MIN_ISR) is None:
-        return None
-    return sum(risks_of(each)[2] for each in cluster.unsettled.values())
 
 
 def risks_of(partition: PartitionState) -> tuple[bool, bool, bool, bool]:
     """Return whether a partition is offline, under and at min ISR, and under-replicated; a diskless one never is."""
     if partition.is_diskless:
         return False, False, False, False
-    is_at = partition.is_under_replicated and bool(partition.is_at_min_isr)
-    return partition.is_offline, bool(partition.is_under_min_isr), is_at, partition.is_under_replicated
+    at_most = bool(partition.is_under_min_isr), bool(partition.is_at_min_isr)
+    return partition.is_offline, *at_most, partition.is_under_replicated
 
 
 def ongoing_incidents(cluster: ClusterSnapshot) -> list[Row]:

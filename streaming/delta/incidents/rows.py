@@ -122,12 +122,12 @@ def lacking_of(keys: pa.Array, state: Callable[[str], pa.Array]) -> dict[Any, tu
 
 def states_of(state: Callable[[str], pa.Array]) -> pa.Array:
     """Return, per partition, the sum of 1 << ``DegradedState``; 0 of one that is deleted or diskless, or of none."""
-    is_lacking, at_minimum = state("is_under_replicated"), state("is_at_min_isr")
+    is_lacking = state("is_under_replicated")
     holds = {
         DegradedState.MINIMUM_UNKNOWN: pc.and_(is_lacking, pc.is_null(state("min_isr_effective"))),
         DegradedState.UNDER_MIN_ISR: state("is_under_min_isr"),
         DegradedState.OFFLINE: state("is_offline"),
-        DegradedState.AT_MIN_ISR: pc.and_kleene(is_lacking, at_minimum),
+        DegradedState.AT_MIN_ISR: state("is_at_min_isr"),
         DegradedState.MOVING: _is_moving(state),
     }
     each = (pc.multiply(pc.fill_null(held, False).cast(pa.int32()), 1 << number) for number, held in holds.items())

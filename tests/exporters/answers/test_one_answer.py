@@ -9,7 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.read_model.reader import TablesReader
+from exporters.web.pages.fleet import counts_of
 from streaming.contracts.observations import DISKLESS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.log.queries import read_all
@@ -93,3 +95,27 @@ def test_diskless_topics_are_counted_and_left_out_by_everybody_also_after_a_rest
     assert "diskless" in line
     (row,) = objects(tmp_path, "clusters")
     assert (row["diskless_partitions"], row["offline_partitions"]) == (1, 0)
+
+
+def test_partitions_that_never_had_a_replica_to_spare_are_not_at_min_isr(tmp_path: Path) -> None:
+    """Kafka's MBean counts them for ever (KIP-427); everything else counts what lacks a replica."""
+    story = Story()
+    story.config("1")
+    for broker in (1, 2):
+        story.broker(broker)
+    story.snapshot([{"replicas": (1,), "isr": (1,)}, {"replicas": (1, 2), "isr": (1,)}])
+    job = ReplicationBatch(tmp_path)
+    job.apply(published(story.seen))
+    job.project()
+
+    (row,) = objects(tmp_path, "clusters")
+    exposed = page_of(TablesReader(tmp_path), story.now)
+    snapshot = TablesReader(tmp_path).refresh()
+    (fleet,) = snapshot.clusters.values()
+    (of_kafka,) = (each for each in JMX_METRICS if each.mbean.endswith("name=AtMinIsrPartitionCount"))
+
+    assert row["at_min_isr_partitions"] == 1
+    assert 'cluster_at_min_isr_partitions{cluster="orders-eu"} 1\n' in exposed
+    assert [each["is_at_min_isr"] for each in objects(tmp_path, everything=True)] == [True, False]
+    assert counts_of(fleet).at_min_isr == 1
+    assert sum(sample[1] for sample in of_kafka.metric.samples(fleet)) == 2

@@ -42,7 +42,8 @@ def partition(number: int, isr: tuple[int, ...], leader: int = 1, min_isr: int |
         "id", "main", "t", "orders", number, replicas=replicas, isr=isr, leader=leader,
         min_isr_configured=min_isr, min_isr_effective=min_isr, is_offline=health.is_offline(leader),
         is_under_replicated=health.is_under_replicated(replicas, isr, ()),
-        is_under_min_isr=health.is_under_min_isr(min_isr, isr), is_at_min_isr=health.is_at_min_isr(min_isr, isr),
+        is_under_min_isr=health.is_under_min_isr(min_isr, isr),
+        is_at_min_isr=health.is_at_min_isr(min_isr, isr, is_lacking=health.is_under_replicated(replicas, isr, ())),
         **{"under_replicated_since": NOW - 20 * SECOND, "offline_since": NOW - 9 * SECOND, **more},
     )  # type: ignore[call-arg]  # fmt: skip
 
