@@ -1,6 +1,6 @@
 """The health of clusters as an exporter judges it, chosen and counted here: the same value as from tables.
 
-Also what an assistant asks: health and conditions that are raised, of tables and of an exporter alike.
+Also what an assistant asks: health of tables and of an exporter alike.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from exporters.read_model.cluster_health import (
     document_of,
     health_of,
 )
-from exporters.read_model.conditions import ConditionInputs, ConditionSettings, raised
 from exporters.read_model.health_reasons import HealthReason, HealthSeverity
 from streaming.name_patterns import is_exclusion, patterns_of
-from streaming.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,9 +104,7 @@ def _reason_of(document: Mapping[str, Any]) -> HealthReason:
     return HealthReason(**{**values, **lists, "severity": HealthSeverity(document["severity"])})
 
 
-# Health and conditions of now, from wherever a source answers.
-
-_OF_CONDITION: Final = ("cluster", "condition", "subject", "severity", "incident", "since", "again_since", "ended_at")
+# Health of now, from wherever a source answers.
 
 
 def health_documents(source: AnswerSource, clusters: Sequence[str]) -> list[Row]:
@@ -122,17 +118,3 @@ def health_documents(source: AnswerSource, clusters: Sequence[str]) -> list[Row]
         health = health_of({each.name: each for each, _ in asked.clusters}, asked.errors, asked.now, basis)
     documents: list[Row] = document_of(health, basis)["clusters"]
     return documents
-
-
-def conditions(source: AnswerSource, clusters: Sequence[str]) -> list[Row]:
-    """Return the conditions that are raised, for JSON."""
-    if source.server is not None:
-        document = source.server.document("conditions", [("cluster", each) for each in clusters])
-        return [{name: row[name] for name in _OF_CONDITION} for row in document["conditions"]]
-    asked = opened(source.tables(), Question(tuple(clusters)))
-    limits, settings = asked.tables.limits, ConditionSettings.of(load(source.config_file).alerts)
-    inputs = ConditionInputs(
-        now=asked.now, stale_after=limits.stale_after, oldest=limits.oldest_ages, settings=settings
-    )
-    rows = raised({each.name: each for each, _ in asked.clusters}, inputs)
-    return [{name: getattr(row, name, row.short_id or None) for name in _OF_CONDITION} for row in rows]

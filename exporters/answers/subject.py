@@ -19,6 +19,7 @@ from exporters.answers.answer import (
 )
 from exporters.metrics.sample_ages import oldest_ages
 from exporters.read_model.cluster_names import clusters_by_name, selected_then
+from exporters.read_model.conditions import DEFAULT_SETTINGS, ConditionSettings
 from exporters.read_model.incident_archive import read_names
 from exporters.read_model.past import Past
 from exporters.read_model.reader import TablesReader
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from exporters.read_model.conditions import Raised
     from exporters.read_model.incident_archive import IncidentArchive
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
     from streaming.contracts.columns import Table
@@ -64,11 +66,13 @@ class Limits:
         stale_after: age up to which state counts.
         oldest_ages: the same of samples, by table.
         poll_intervals: how often the brokers of a cluster are polled, by its name.
+        conditions: what is raised, and what severities are called.
     """
 
     stale_after: float
     oldest_ages: Mapping[str, float]
     poll_intervals: Mapping[str, float]
+    conditions: ConditionSettings = DEFAULT_SETTINGS
 
     @classmethod
     def of(cls, config_file: Path | None) -> Limits:
@@ -77,7 +81,8 @@ class Limits:
         stale_after = configured.export.stale_after
         polls = {each.cluster.name: each.collect.poll_interval for each in each_cluster(config_file)}
         ages = oldest_ages(stale_after, configured.collect)
-        return cls(stale_after=stale_after, oldest_ages=ages, poll_intervals=polls)
+        conditions = ConditionSettings.of(configured.alerts)
+        return cls(stale_after=stale_after, oldest_ages=ages, poll_intervals=polls, conditions=conditions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +97,7 @@ class Tables:
         unreadable: why a table of the snapshot could not be read, by its name.
         archive: every incident; None reads them from the tables.
         past: of the same tables; None opens it.
+        raised: the conditions of that snapshot at a time, with those of the exporter; None derives them.
     """
 
     folder: Place
@@ -101,6 +107,7 @@ class Tables:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     archive: IncidentArchive | None = None
     past: Past | None = None
+    raised: Callable[[ReplicationSnapshot, int], Iterable[Raised]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exporters.answers import events, incidents
 from exporters.answers.brokers import BROKERS
+from exporters.answers.conditions import CONDITIONS
 from exporters.answers.groups import GROUP_SUBJECT
 from exporters.answers.partitions import CLUSTERS, PARTITION, TOPICS
 from exporters.answers.replicas import DIRECTORIES, REASSIGNMENTS, REPLICAS
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 SUBJECTS: Final[Mapping[str, ClusterSubject]] = {
     each.name: each
     for each in (
-        *(CLUSTERS, BROKERS, TOPICS, PARTITION, REPLICAS, REASSIGNMENTS, DIRECTORIES),
+        *(CLUSTERS, CONDITIONS, BROKERS, TOPICS, PARTITION, REPLICAS, REASSIGNMENTS, DIRECTORIES),
         *(GROUP_SUBJECT, TRANSACTION_SUBJECT, QUORUM, SETTINGS, METRICS),
     )
 }

@@ -18,7 +18,7 @@ from mcp.types import ToolAnnotations
 from exporters.answers.answer import Question
 from exporters.answers.event_groups import by_moment
 from exporters.answers.event_text import as_event
-from exporters.answers.health import conditions, health_documents
+from exporters.answers.health import health_documents
 from exporters.answers.incidents import facts
 from exporters.answers.post_mortem import markdown
 from exporters.read_model.incident_ids import shown_id
@@ -108,7 +108,7 @@ class Tools:
             "clusters": _rows(clusters),
             "data_age": [each._asdict() for each in clusters.clusters],
             "health": [_readable(each, clock) for each in health_documents(self._source, asked)],
-            "conditions": [_readable(each, clock) for each in conditions(self._source, asked)],
+            "conditions": _rows(self._source.ask("conditions", Question(asked))),
             "unhealthy_partitions": _rows(partitions),
             "said": [each.text for each in (*clusters.sentences, *partitions.sentences)],
             "open_incidents": self._listed(self._source.ask("incidents", Question(asked))),

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from exporters.answers.brokers import announced_work
 from exporters.answers.groups import NAMELESS, is_in_trouble
 from exporters.answers.partitions import missing_brokers, name_of
-from exporters.read_model.times import span
+from exporters.read_model.times import SECOND, span
 from exporters.terminal.output import UNKNOWN
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
+from streaming.contracts.conditions import Condition
 from streaming.contracts.health import AT_MIN_ISR, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
 from streaming.contracts.identifiers import UNSEEN_LEADER
 
@@ -191,6 +192,29 @@ def _partitions(_rows: Rows, _clock: Clock) -> tuple[Field, ...]:
 def _lasting(seconds: float | None) -> str:
     """Return how long something lasts; nothing where it has no end, or none that is known."""
     return "" if seconds is None else span(seconds)
+
+
+# Conditions.
+
+
+def _is_over(row: Row) -> bool:
+    """Return whether it does not last any more; an election is a moment, which is not over while it is raised."""
+    return row["ended_at"] is not None and row["condition"] != Condition.UNCLEAN_ELECTION
+
+
+def _conditions(_rows: Rows, clock: Clock) -> tuple[Field, ...]:
+    def lasting(row: Row) -> str:
+        until = row["ended_at"] if _is_over(row) else clock.now
+        return f"{span((until - row['since']) / SECOND)}{', over' if _is_over(row) else ''}"
+
+    return (
+        column("condition"),
+        Field("with", lambda row: row["subject"] or ("the cluster" if row["cluster"] else "isrwatch"), wraps=WORDS),
+        column("severity"),
+        Field(f"since ({clock.zone})", lambda row: clock.short(row["since"]).partition(".")[0]),
+        Field("for", lasting, is_number=True),
+        Field("incident", lambda row: row["incident"] or ""),
+    )
 
 
 # Brokers.
@@ -384,6 +408,7 @@ def _quorum(rows: Rows, _: Clock) -> tuple[Field, ...]:
 
 _SHOWN: Final[Mapping[str, SubjectColumns]] = {
     "clusters": _CLUSTERS,
+    "conditions": SubjectColumns(_conditions, lambda row: "dim" if _is_over(row) else ""),
     "topics": _TOPICS,
     "partitions": SubjectColumns(_partitions, lambda row: STATE_STYLES.get(row["health"], "")),
     "brokers": SubjectColumns(_brokers, lambda row: broker_style(row["broker_state"])),

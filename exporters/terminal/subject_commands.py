@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS: Final = 2.0
 EXAMPLES: Final[Mapping[str, str]] = {
+    "conditions": "isrwatch conditions 'group_*'",
     "brokers": "isrwatch brokers 3",
     "topics": "isrwatch topics 'orders-*'",
     "partitions": "isrwatch partitions orders --all",

@@ -433,6 +433,7 @@ class ApiRoutes:
             unreadable=dict(self._refresher.unreadable),
             archive=self.sources.archive,
             past=self._past,
+            raised=self.sources.raised,
         )
 
     def _view(self, endpoint: Endpoint, query: Query) -> View:

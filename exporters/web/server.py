@@ -99,7 +99,12 @@ class Endpoints:
             stale_after=stale_after_seconds, conditions=self._exposition.conditions, metrics_path=telemetry_path
         )
         self.archive = IncidentArchive(refresher.tables, self._names, look_seconds=LOOK_SECONDS)
-        limits = Limits(stale_after=stale_after_seconds, oldest_ages=self._exposition.oldest, poll_intervals={})
+        limits = Limits(
+            stale_after=stale_after_seconds,
+            oldest_ages=self._exposition.oldest,
+            poll_intervals={},
+            conditions=self._exposition.conditions,
+        )
         sources = ApiSources(limits=limits, archive=self.archive, raised=self._raised)
         self.api = ApiRoutes(refresher, clock, sources)
         self.pages = PageRoutes(refresher, clock, settings, self.problems, self.archive, self.api.tables)

@@ -66,6 +66,7 @@ class Command:
 
 
 _SUBJECTS: Final = {
+    "conditions": "Show what is wrong, since when, and which incident explains it: what alerts select.",
     "brokers": "Show brokers: what each leads and holds, and whether it is safe to stop.",
     "topics": "Show topics: the totals of their partitions.",
     "partitions": "Show the unhealthy partitions, worst first; with --all every one.",

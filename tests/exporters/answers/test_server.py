@@ -100,6 +100,24 @@ def test_an_answer_is_the_same_from_tables_and_from_a_server(name: str, tables: 
     assert without_ages(server.answer(name, question)) == without_ages(here)
 
 
+def test_conditions_are_chosen_by_name_and_where_they_cannot_be_read_none_is_unknown(
+    tables: Path, server: Server
+) -> None:
+    every = server.answer("conditions", Question()).rows
+    chosen = server.answer("conditions", Question(filters={"condition": ("hanging*",)})).rows
+    assert ("log_directory_offline", "1:/data-1") in {(row["condition"], row["subject"]) for row in every}
+    assert {(row["condition"], row["subject"]) for row in chosen} == {("hanging_transaction", "t")}
+    with pytest.raises(ConfigurationError, match="unknown condition"):
+        server.answer("conditions", Question(filters={"condition": ("under_max_isr",)}))
+
+    blind = replace(of_tables(tables), unreadable={"conditions": "it is damaged"})
+    answer = ANSWERS["conditions"].answer(blind, Question())
+    said = [each.text for each in answer.sentences]
+    assert answer.unreadable == {"conditions": "it is damaged"}
+    assert "more may be wrong: conditions cannot be read" in said
+    assert "no condition is raised" not in said
+
+
 def test_one_incident_is_the_same_from_tables_and_from_a_server(tables: Path, server: Server) -> None:
     here = report(of_tables(tables), "main-3", "https://isrwatch.example/x/")
     there = server.incident("main-3")
