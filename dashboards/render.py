@@ -18,6 +18,7 @@ from dashboards.boards import all_boards
 from dashboards.links import with_pages
 from streaming.alert_settings import shown_severity
 from streaming.contracts.events import Severity
+from streaming.durations import seconds_of
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _content(path: Path) -> str | None:
 # - a mixin, for those who render with jsonnet: JSON is jsonnet
 
 
-GRAFANA_INTERVAL: Final = "30s"
+_INTERVAL_SECONDS: Final = 30
 """A multiple of ten seconds, which Grafana requires."""
 DATA_SOURCE: Final = "isrwatch-prometheus"
 _VALUE: Final = "V"
@@ -144,7 +145,8 @@ def grafana_rules(rules: Mapping[str, Any]) -> dict[str, Any]:
     """Return the file of provisioning with rules that Grafana evaluates.
 
     Grafana has no queries in texts: a summary is the sentence of the alert there, and not that of its incident. A value
-    is a text there, so a text that has the number asks for it once more.
+    is a text there, so a text that has the number asks for it once more. Files of provisioning have variables of the
+    environment, so a dollar is doubled in labels; it takes queries and annotations as they are (grafana/grafana#71006).
     """
     return {
         "apiVersion": 1,
@@ -153,8 +155,8 @@ def grafana_rules(rules: Mapping[str, Any]) -> dict[str, Any]:
                 "orgId": 1,
                 "name": group["name"],
                 "folder": _FOLDER,
-                "interval": GRAFANA_INTERVAL,
-                "rules": [_escaped(_grafana_rule(rule)) for rule in group["rules"]],
+                "interval": f"{_INTERVAL_SECONDS}s",
+                "rules": [_grafana_rule(rule) for rule in group["rules"]],
             }
             for group in rules["groups"]
         ],
@@ -165,7 +167,9 @@ def _grafana_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     texts = {name: without_query(text) for name, text in rule["annotations"].items()}
     annotations = {name: text.replace("$value", f"$values.{_VALUE}.Value") for name, text in texts.items()}
     value = [_query(rule["expr"], _VALUE)] if annotations != texts else []
-    # A series fires whatever its value, as in Prometheus: every number to the power of 0 is 1.
+    # A series fires whatever its value, as in Prometheus: every number to the power of 0 is 1. One that is missing is
+    # not kept firing there: it counts as over after a number of evaluations, two unless that is said.
+    kept = int(seconds_of("keep_firing_for", rule.get("keep_firing_for", "0s")) // _INTERVAL_SECONDS)
     return {
         "uid": rule["alert"].lower(),
         "title": rule["alert"],
@@ -175,7 +179,8 @@ def _grafana_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
         "execErrState": "Error",
         "for": rule.get("for", "0s"),
         "keepFiringFor": rule.get("keep_firing_for", "0s"),
-        "labels": rule.get("labels", {}),
+        **({"missing_series_evals_to_resolve": kept} if kept else {}),
+        "labels": {name: value.replace("$", "$$") for name, value in rule.get("labels", {}).items()},
         "annotations": annotations,
     }
 
@@ -194,12 +199,3 @@ def _threshold() -> dict[str, Any]:
 def without_query(text: str) -> str:
     """Return what a text says where its query finds nothing."""
     return _ASKED.sub(r"\1", text)
-
-
-def _escaped(value: Any) -> Any:  # noqa: ANN401 - any value of YAML
-    """Double each dollar: the files of provisioning have variables of the environment."""
-    if isinstance(value, str):
-        return value.replace("$", "$$")
-    if isinstance(value, list):
-        return [_escaped(each) for each in value]
-    return {key: _escaped(each) for key, each in value.items()} if isinstance(value, dict) else value
