@@ -120,7 +120,7 @@ def runbook_link(url: str, section: str, labels: Mapping[str, str] | None = None
     """Return the link of an alert to its section, a template of Prometheus; None without an address.
 
     ``labels`` has what the section is filled in with, and the label of the alert that has it. A broker may be followed
-    there by a directory.
+    there by a directory. An alert of all clusters lacks the label, which Grafana writes as ``<no value>``.
     """
     if not url:
         return None
@@ -128,4 +128,5 @@ def runbook_link(url: str, section: str, labels: Mapping[str, str] | None = None
     if "broker" in given:
         given["broker"] += ' | reReplaceAll ":.*" ""'
     parameters = "&".join(f"{name}={{{{ {value} | urlquery }}}}" for name, value in given.items())
-    return f"{url.rstrip('/')}{PATH}/{quote(section)}" + (f"?{parameters}" if parameters else "")
+    of_one = f"{{{{ if {given['cluster']} }}}}?{parameters}{{{{ end }}}}" if "cluster" in given else f"?{parameters}"
+    return f"{url.rstrip('/')}{PATH}/{quote(section)}" + (of_one if parameters else "")
