@@ -125,7 +125,8 @@ def test_an_incident_is_a_group_and_what_none_explains_is_one_of_its_own() -> No
     route = ALERTMANAGER["route"]
     assert route["group_by"] == ["cluster", "short_id", "severity"]
     own = [each for each in route["routes"] if 'short_id = ""' in each["matchers"]]
-    assert [each["group_by"] for each in own] == [["cluster", "alertname", "subject"]] * 2
+    about = ["condition", "subject", "broker", "topic", "group"]
+    assert [each["group_by"] for each in own] == [["cluster", "alertname", *about]] * 2
     (blind,) = [each for each in route["routes"] if each["matchers"] == ['alertname = "IsrwatchBlind"']]
     assert blind["group_by"] == ["alertname"], "one notification, however many clusters are blind"
     assert "inhibit_rules" not in ALERTMANAGER, "what is inhibited after it was notified sends no resolved"
