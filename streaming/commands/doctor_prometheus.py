@@ -38,6 +38,8 @@ _EXPORTER: Final = "kafka_replication_build_info"
 _UP: Final = f'up and on (job, instance) last_over_time({_EXPORTER}[1h]) or up{{job=~"isrwatch-.*"}}'
 # With less than four samples in five minutes a rate over them may see no change.
 _SELDOM: Final = f"count_over_time({_EXPORTER}[5m]) < 4 and on (job, instance) {_EXPORTER} offset 5m"
+_HIDDEN: Final = 'count by (job, instance) (kafka_replication_cluster_info{exported_cluster!=""})'
+"""Prometheus calls a label so whose name the target has, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,9 @@ def _scraping(api: Api) -> Iterator[Said]:
             Status.PROBLEM,
             f"{down['instance']} of the job {down['job']} cannot be scraped: start it, or open the port",
         )
+    for hidden in _series(api, _HIDDEN):
+        what = f"{hidden['instance']} of the job {hidden['job']} has a label cluster that hides the Kafka clusters"
+        yield Status.PROBLEM, f"{what} from rules and boards: set honor_labels: true (honorLabels) for it"
     seldom = _series(api, _SELDOM)
     for each in seldom:
         slow = f"the exporter {each['instance']} is scraped less than once a minute, so rules that count miss changes"

@@ -33,7 +33,8 @@ groups:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """Give one with our rules, one of them twice and broken; of two programs one is down."""
-    with serving_exposition("kafka_replication_build_info 1\n") as page:
+    hidden = 'kafka_replication_cluster_info{cluster="kubernetes",exported_cluster="prod"} 1'
+    with serving_exposition(f"kafka_replication_build_info 1\n{hidden}\n") as page:
         targets = {"isrwatch-exporter": page.address, "isrwatch-job": f"127.0.0.1:{free_port()}"}
         with running_prometheus(tmp_path_factory.mktemp("prometheus"), targets, [RULES, OTHERS], None, "1s") as server:
             yield server
@@ -50,6 +51,10 @@ def test_what_fails_in_prometheus_is_said(server: Prometheus) -> None:
         (Status.PROBLEM, "1 alerting rule of isrwatch cannot be evaluated: .*many-to-many"),
         (Status.OK, f"{len(EXPECTED) - 1} of {len(EXPECTED)} alerting rules of isrwatch are loaded"),
         (Status.PROBLEM, r"127.0.0.1:\d+ of the job isrwatch-job cannot be scraped: start it, or open the port"),
+        (
+            Status.PROBLEM,
+            r"127.0.0.1:\d+ of the job isrwatch-exporter has a label cluster that hides the Kafka clusters",
+        ),
         (Status.OK, r"the exporter is scraped: 127.0.0.1:\d+"),
         (Status.PROBLEM, "no Alertmanager is connected, so that nobody is notified"),
     ]

@@ -146,6 +146,7 @@ def test_the_scrape_has_limits_and_asks_the_exporter() -> None:
     assert {each["job_name"] for each in own} == {"isrwatch-collector", "isrwatch-job"}, (
         "IsrwatchDegraded asks for them"
     )
+    assert all(each["honor_labels"] for each in (job, *own)), "a target may have a label cluster of its own"
     assert job["static_configs"] == [{"targets": ["exporter:9308"]}]
     assert "127.0.0.1:9308:9308" in SERVICES["exporter"]["ports"]
     settings = load(DEPLOY / "isrwatch.toml")
