@@ -22,7 +22,7 @@ from streaming.contracts.identifiers import DAY
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.log.commit import applied_position, moved
 from streaming.delta.log.definitions import arrow_schema
-from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy, expires_by
 from streaming.delta.log.queries import open_ours, plain, query
 from streaming.delta.log.writer import APPEND, OVERWRITE, Writer
 from streaming.errors import TableRefused
@@ -55,7 +55,7 @@ class Quarantine:
     def __init__(self, directory: Place, channel: str, policy: RetentionPolicy = KEEP_ALL) -> None:
         self._writer = Writer.opened(directory, QUARANTINE)
         self._maintenance = Maintenance(self._writer, policy)
-        self._channel, self._days = channel, policy.days
+        self._channel, self._policy = channel, policy
         self._kept, self._kept_at = KeptRecords(policy.days), -1
 
     def by_source(self) -> Counter[str]:
@@ -107,7 +107,7 @@ class Quarantine:
     def _kept_records(self) -> KeptRecords:
         """Return the records of this channel that are kept whole; count them again if others have written."""
         if self._kept_at != self._writer.version:
-            self._kept = KeptRecords(self._days)
+            self._kept = KeptRecords(self._policy.days)
             for row in self._rows().to_pylist():
                 if row["raw_bytes"] is not None:
                     key = ReasonKey(self._channel, row["source"], row["reason_kind"])
@@ -120,7 +120,8 @@ class Quarantine:
             return
         with suppress(TableRefused):
             rows = query(self._writer.table, "SELECT * FROM rows")
-            self._writer.write(condensed(rows, self._days, now), OVERWRITE, {})
+            by = min(now, expires_by(self._writer, self._policy))
+            self._writer.write(condensed(rows, self._policy.days, by), OVERWRITE, {})
 
 
 def missing(directory: Place, channel: str, refused: Sequence[RefusedRecord]) -> list[RefusedRecord]:

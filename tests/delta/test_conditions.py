@@ -20,7 +20,7 @@ from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents import conditions
 from streaming.delta.incidents.contexts import read_contexts
 from streaming.delta.incidents.table import IncidentsTable
-from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy, wall_clock
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.writer import Writer
 from tests.plugins.played import expire_log
@@ -134,6 +134,18 @@ def test_old_spells_are_appended_and_expire(truth: Path, monkeypatch: pytest.Mon
     again.put({"new": conditions.spell_of(last)._replace(condition_id="new")}, {})
     again.write(again.committed)
     assert {row["ended_at"] for row in rows(truth)} == {at}
+
+
+@pytest.mark.parametrize("ahead", [0, 36_500 * DAY], ids=["right", "ahead"])
+def test_a_clock_that_is_ahead_ends_no_history_of_conditions(
+    truth: Path, whole: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    """The job starts again at each round, and what it merges then also expires; all of it is of 2023."""
+    monkeypatch.setattr(conditions, "RECENT", 0)
+    policy = RetentionPolicy(days=10_000, clock=lambda: wall_clock() + ahead)
+    for one in added(truth):
+        IncidentsTable(truth, IncidentGaps(), policy).apply([one])
+    assert sum(row["ended_at"] is not None for row in rows(truth)) == sum(row["ended_at"] is not None for row in whole)
 
 
 def lasting(directory: Path) -> set[tuple[str, str]]:

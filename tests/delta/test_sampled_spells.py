@@ -230,6 +230,18 @@ def test_a_key_begins_at_its_first_bad_row_again_after_history_has_let_go_of_it(
     assert begins == {day * 86_400 for day in (2, 3, 4, 5)}, "three days of history, and the day that counts"
 
 
+def test_a_cluster_whose_times_are_ahead_ends_no_history_of_another_one() -> None:
+    held, newest = SampledSpells(days=3), Newest(LOG_DIRECTORIES, plain_schema(LOG_DIRECTORIES).empty_table())
+    rows = dict[str, pa.Table]()
+    for day in range(3):
+        for at, free in ((0, 1), (30, 50)):
+            for cluster_id, ahead in (("c", 0), ("d", 365)):
+                row = OWNER | directory((day + ahead) * 86_400 + at, free=free) | {"cluster_id": cluster_id}
+                held.take(newest, pa.Table.from_pylist([row], schema=plain_schema(LOG_DIRECTORIES)))
+                rows |= held.changed()  # type: ignore[arg-type]
+    assert {cluster_id: len(spells_in(of_one)) for cluster_id, of_one in rows.items()} == {"c": 6, "d": 6}
+
+
 # Any cut.
 
 

@@ -51,7 +51,7 @@ from streaming.delta.log.cluster_files import read_files
 from streaming.delta.log.commit import Packing
 from streaming.delta.log.copies import AT_ONCE
 from streaming.delta.log.definitions import arrow_schema
-from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy, expires_by
 from streaming.delta.log.storage import in_schema, open_table, read_file, set_aside
 from streaming.delta.log.writer import Writer
 from streaming.errors import TableRefused, TableUnreadable
@@ -200,7 +200,7 @@ class PastStates:
     def _expired(self, bases: Iterable[Base]) -> list[Base]:
         if not self._policy.days:
             return []
-        first = _day(self._policy.clock()) - dt.timedelta(days=self._policy.days)
+        first = _day(expires_by(self._writer, self._policy)) - dt.timedelta(days=self._policy.days)
         return [base for base in bases if _day(base.newest) < first]
 
     def _written(

@@ -30,7 +30,7 @@ from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES
 from streaming.delta.incidents.closed import within_history
 from streaming.delta.log.cluster_files import read_files
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
-from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
+from streaming.delta.log.maintenance import Maintenance, RetentionPolicy, expires_by
 from streaming.delta.log.queries import plain
 from streaming.delta.log.storage import open_table
 from streaming.delta.log.writer import Writer
@@ -160,7 +160,8 @@ class ConditionsTable:
             return final, set()
         self._merged_on = now // DAY
         rows = pa.concat_tables([self._rows_of(files), final])
-        return within_history(rows, "condition_id", self._policy.days, now), set(files)
+        by = expires_by(self._writer, self._policy)
+        return within_history(rows, "condition_id", self._policy.days, by), set(files)
 
 
 def _newest(spells: Iterable[Spell]) -> defaultdict[str, int]:

@@ -27,7 +27,7 @@ from streaming.delta.incidents.contexts import read_contexts, read_harmed
 from streaming.delta.incidents.rows import SCHEMA, incident_row, rows_of
 from streaming.delta.log.cluster_files import read_files
 from streaming.delta.log.definitions import rows_to_arrow
-from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy, expires_by
 from streaming.delta.log.queries import plain
 from streaming.delta.log.storage import read_file
 from streaming.delta.log.table_log import BEFORE_FIRST
@@ -168,7 +168,7 @@ class IncidentsTable:
             return final, set(), Counter()
         self._merged_on = now // DAY
         closed = pa.concat_tables([self._rows_of(files), final])
-        rows, expired = retained(closed, self._policy.days, now, self._open.keys())
+        rows, expired = retained(closed, self._policy.days, expires_by(self._writer, self._policy), self._open.keys())
         return rows, files, expired
 
     def check_ours(self) -> None:

@@ -79,6 +79,16 @@ class RetentionPolicy:
 KEEP_ALL: Final[RetentionPolicy] = RetentionPolicy()
 
 
+def expires_by(writer: Writer, policy: RetentionPolicy) -> int:
+    """Return the time by which history of a table expires, in UTC microseconds.
+
+    Of the clock of the job, and that of the store, which dates the newest entry of the table, the earlier one: what a
+    clock that is ahead deletes is gone.
+    """
+    now, written = policy.clock(), written_at(writer.path, writer.version)
+    return now if written is None else min(now, int(written * 1_000_000))
+
+
 class Maintenance:
     """Counts the commits of one table, and runs a round of maintenance when one is due."""
 
@@ -172,8 +182,7 @@ class AppendMaintenance(Maintenance):
         is_recent = 0 <= now - self._expired_at < SECONDS_BETWEEN_EXPIRIES  # a clock may be set back
         if self._policy.days and not is_recent:
             self._expired_at = now
-            written = written_at(self._path, self._writer.version)  # what a clock that is ahead deletes is gone
-            today = dt.datetime.fromtimestamp(now if written is None else min(now, written), dt.UTC).date()
+            today = dt.datetime.fromtimestamp(expires_by(self._writer, self._policy) / 1e6, dt.UTC).date()
             self.expire_history(today - dt.timedelta(days=self._policy.days))
         super()._round()
 

@@ -161,7 +161,7 @@ class SampledSpells:
         return {each: of_clusters(rows, {each}) for each in sorted({spell.cluster_id for spell in changed.values()})}
 
     def _set_aside(self) -> None:
-        """Set aside what ended long before the newest spell of its cluster, and drop what history no longer has."""
+        """Set aside what ended long before the newest spell of its cluster, and drop what its history no longer has."""
         newest: dict[str, int] = {}
         for spell in self._spells.values():
             newest[spell.cluster_id] = max(newest.get(spell.cluster_id, 0), spell.began_at, spell.ended_at or 0)
@@ -177,7 +177,11 @@ class SampledSpells:
                 if counts.get(each.key) == each:
                     del counts[each.key]
             rows = pa.concat_tables([self._older, rows_to_arrow([each._asdict() for each in old], _SCHEMA)])
-            self._older = within_history(rows, "spell_id", self._days, max(newest.values()))
+            self._older = pa.concat_tables(
+                of_one if each not in newest else within_history(of_one, "spell_id", self._days, newest[each])
+                for each in pc.unique(rows["cluster_id"]).to_pylist()
+                for of_one in [of_clusters(rows, {each})]
+            )
 
 
 def _is_live(rows: pa.Table) -> pa.ChunkedArray:
