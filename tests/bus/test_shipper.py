@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import time
@@ -257,6 +258,29 @@ def test_a_topic_that_another_program_creates_again_is_noticed_before_anything_i
         ship_all(shipper)
     shipper.close()
     assert first_times(stored(settings)) == kept
+
+
+def test_what_brokers_have_acknowledged_and_lost_is_shipped_again(
+    settings: KafkaBusSettings, heartbeat: Heartbeats, tmp_path: Path
+) -> None:
+    """An unclean election of the bus: its topic ends before what was acknowledged. Here the progress is ahead of it."""
+    said: list[str] = []
+    with closing(publisher_of(tmp_path)) as publisher:
+        publisher.publish([heartbeat(moment) for moment in range(1, 9)])
+        shipper = Shipper(tmp_path, settings, said.append)
+        ship_all(shipper)
+        shipper.close()
+        progress = json.loads((tmp_path / STATE).read_text())
+        for log in progress["logs"].values():
+            assert log["offset"] == 7
+            log["offset"] += 3
+        (tmp_path / STATE).write_text(json.dumps(progress))
+        publisher.publish([heartbeat(9)])
+        shipper = Shipper(tmp_path, settings, said.append)
+        ship_all(shipper)
+        shipper.close()
+    assert [each.position for each in stored(settings)] == [*list(log_of(tmp_path))[:8], *log_of(tmp_path)]
+    assert "ends 3 records before what its brokers had acknowledged" in "".join(said)
 
 
 def test_a_log_that_was_replaced_is_shipped_from_its_beginning_and_names_no_run_from_before(

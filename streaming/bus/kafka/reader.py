@@ -13,13 +13,13 @@ import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import OffsetSpec
 
 from streaming.bus.kafka.records import topic_of
-from streaming.bus.kafka.topics import SECONDS, administrator, ensure, error_of, unreachable
+from streaming.bus.kafka.topics import SECONDS, administrator, ensure, error_of, offsets_of, unreachable
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
 
 if TYPE_CHECKING:
@@ -37,12 +37,6 @@ _FRESH_SECONDS: Final = 1.0
 def offset_name(topic: str, identity: str, partition: int) -> str:
     """Return the name under which the tables store the offset of a partition."""
     return f"kafka/{topic}/{identity}/{partition}"
-
-
-def _offsets(admin: Any, asked_for: Mapping[TopicPartition, OffsetSpec]) -> dict[int, int]:  # noqa: ANN401 - as its stubs
-    """Return the offset of each partition."""
-    asked = admin.list_offsets(asked_for, request_timeout=SECONDS)
-    return {at.partition: future.result().offset for at, future in asked.items()}
 
 
 class TopicOffsets(NamedTuple):
@@ -131,13 +125,13 @@ class KafkaReader:
         admin, topic = self._client(), topic_of(self.settings, channel)
         try:
             described = admin.describe_topics(TopicCollection([topic]), request_timeout=SECONDS)[topic].result()
-            partitions = [TopicPartition(topic, each.id) for each in described.partitions]
-            begins, ends = (
-                _offsets(admin, dict.fromkeys(partitions, spec))
-                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
-            )
         except KafkaException as refusal:
             raise unreachable(self.settings, error_of(refusal)) from None
+        partitions = [(topic, each.id) for each in described.partitions]
+        begins, ends = (
+            {at: offset for (_, at), offset in offsets_of(admin, self.settings, partitions, spec).items()}
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+        )
         return TopicOffsets(str(described.topic_id or ""), begins, ends)
 
     def identity(self, channel: Channel) -> str:

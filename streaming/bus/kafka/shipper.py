@@ -19,7 +19,9 @@
 # A replaced log. The directory says whether a log still contains the record that was shipped last
 # (``DirectoryReader.last_common``). If not, the log was replaced, restored, or cut: it is shipped from its beginning,
 # and its records no longer name the earlier runs, which is how the job recognises another log. A topic with another id
-# was created again: everything that the directory still has is shipped again.
+# was created again: everything that the directory still has is shipped again. So it is if a topic ends before the
+# newest offset that its brokers have acknowledged: an unclean election lost records. A producer notices that, and the
+# next one looks before it sends anything, so the job finds no gap that the directory could fill.
 #
 # Two shippers. A directory has one shipper process (``lock``); others wait for their turn. Two directories whose
 # collectors have the same name are noticed by the job, from alternating log ids (``jobs.shards.reading``), rather
@@ -45,6 +47,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import OffsetSpec
 
 from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import BusFrame
@@ -67,6 +70,7 @@ from streaming.bus.kafka.topics import (
     described,
     ensure,
     error_of,
+    offsets_of,
     quiet_logger,
     unreachable,
 )
@@ -109,6 +113,7 @@ class Shipped:
         runs: the earlier log ids, oldest first; the directory may have no segment of them any more.
         partition: where all of the log is; None before the first record.
         key: of its records.
+        offset: of the newest record that the brokers have acknowledged, -1 for none.
     """
 
     last: int = _NOTHING
@@ -117,6 +122,12 @@ class Shipped:
     runs: list[int] = field(default_factory=list)
     partition: int | None = None
     key: str = ""
+    offset: int = _NOTHING
+
+    def begin_again(self) -> None:
+        """Ship again what the directory has; the job knows the log by its runs."""
+        self.runs = [*self.runs, *([] if self.log_id is None else [self.log_id])]
+        self.last, self.end, self.log_id, self.offset = _NOTHING, 0, None, _NOTHING
 
 
 @dataclass(slots=True)
@@ -166,6 +177,7 @@ class Shipper:
         self._said: set[object] = set()
         self._logs: dict[Log, Shipped] = {}
         self._identities: dict[str, str] = {}
+        self._acknowledged: dict[tuple[str, int], int] = {}
         self._has_advanced = True
         self.counts = ShipperCounts()
 
@@ -289,7 +301,7 @@ class Shipper:
             f"the log {channel}/{source} was replaced, restored from a copy, or cut since it was shipped: it is "
             "shipped from its beginning"
         )
-        shipped.last, shipped.end, shipped.log_id, shipped.runs = _NOTHING, 0, None, []
+        shipped.last, shipped.end, shipped.log_id, shipped.runs, shipped.offset = _NOTHING, 0, None, [], _NOTHING
 
     def _skip_deleted(self, log: Log, shipped: Shipped, end: int) -> None:
         """Continue where the log begins now, if the directory has deleted unshipped records at its limit."""
@@ -342,6 +354,9 @@ class Shipper:
         self.counts.oldest.pop(log, None)
         size = last.end - shipped.end
         shipped.last, shipped.end = last.position, last.end
+        if shipped.partition is not None:
+            place = topic_of(self._settings, log[0]), shipped.partition
+            shipped.offset = self._acknowledged.get(place, shipped.offset)
         self.counts.records += len(records)
         self.counts.cut += sum(
             record.damage is not None and record.damage.startswith("a record of") for record in records
@@ -361,6 +376,8 @@ class Shipper:
                 refused.append(error)
                 if error.code() in _TOO_LARGE:
                     sizes.append((message.topic() or "", len(message.value() or b"")))
+                return
+            self._acknowledged[message.topic() or "", message.partition() or 0] = message.offset() or 0
 
         deadline = time.monotonic() + self._delivery_seconds
         stopped: list[KafkaError] = []
@@ -431,6 +448,7 @@ class Shipper:
             self._topics = ensure(self._admin, self._settings, min(SECONDS, self._delivery_seconds))
             for topic in self._topics.values():
                 self._take(topic)
+            self._begin_again_where_lost(self._admin)
             limit = min(self._limits.values())
             properties = client_properties(
                 self._settings,
@@ -464,10 +482,29 @@ class Shipper:
         )
         for (channel, source), shipped in self._logs.items():
             if topic_of(self._settings, channel) == topic.name:
-                shipped.runs = [*shipped.runs, *([] if shipped.log_id is None else [shipped.log_id])]
-                shipped.last, shipped.end, shipped.partition, shipped.log_id = _NOTHING, 0, None, None
+                shipped.begin_again()
+                shipped.partition = None
                 self._compared.discard((channel, source))
         raise ConnectionRefused(f"the topic {topic.name} of the bus was created again")  # the round is read again
+
+    def _begin_again_where_lost(self, admin: AdminClient) -> None:
+        """Ship again what the directory has of logs in partitions that end before what was acknowledged."""
+        places = {
+            log: (name, shipped.partition)
+            for log, shipped in self._logs.items()
+            if shipped.offset != _NOTHING and shipped.partition is not None
+            if shipped.partition < self._topics[name := topic_of(self._settings, log[0])].partitions
+        }
+        ends = offsets_of(admin, self._settings, {*places.values()}, OffsetSpec.latest())
+        for log, place in places.items():
+            if (missing := self._logs[log].offset + 1 - ends[place]) > 0:
+                self._say(
+                    f"{place[0]}/{place[1]} ends {missing} records before what its brokers had acknowledged: all that "
+                    "the directory has is shipped again"
+                )
+                self._logs[log].begin_again()
+                self._compared.discard(log)
+                self._acknowledged.pop(place, None)
 
     def _check_topics(self) -> None:
         """Refuse topics that were created again since records were shipped to them."""
@@ -479,6 +516,7 @@ class Shipper:
                 raise ConnectionRefused(f"the topic {name} of the bus is gone")
             for topic in topics.values():
                 self._take(topic)
+            self._begin_again_where_lost(self._admin)
         except IsrwatchError:
             self._disconnect()
             raise

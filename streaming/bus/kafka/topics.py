@@ -7,14 +7,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from streaming.bus.frames import MAX_PAYLOAD
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from streaming.settings import KafkaBusSettings
 
@@ -195,6 +195,25 @@ def described(admin: AdminClient, settings: KafkaBusSettings, seconds: float = S
             _differences(expected[name], len(partitions), replicas, configured),
         )
     return topics
+
+
+def offsets_of(
+    admin: Any,  # noqa: ANN401 - not as its stubs have it
+    settings: KafkaBusSettings,
+    places: Collection[tuple[str, int]],
+    spec: OffsetSpec,
+) -> dict[tuple[str, int], int]:
+    """Return an offset of each partition, by topic and number.
+
+    Raises:
+        ConnectionRefused: the bus does not answer, or a leader does not know it yet.
+    """
+    asked_for = {TopicPartition(*place): spec for place in sorted(places)}
+    asked = admin.list_offsets(asked_for, request_timeout=SECONDS) if asked_for else {}
+    try:
+        return {(at.topic, at.partition): future.result().offset for at, future in asked.items()}
+    except KafkaException as refusal:
+        raise unreachable(settings, error_of(refusal)) from None
 
 
 def _configuration(admin: AdminClient, name: str) -> dict[str, str]:
