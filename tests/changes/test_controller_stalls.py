@@ -111,6 +111,27 @@ def test_a_stall_of_the_controller_is_told_from_the_end_of_a_broker(play: str) -
     assert named(played(faults, 110)) == expected
 
 
+def test_an_unclean_election_that_a_stall_caused_blames_the_controller_alone() -> None:
+    """Both followers had fallen behind; the leader ran, and was fenced for the silence of the controller."""
+    slow: list[Fault] = [(10, "slow_disk", {"broker": broker, "records_per_second": 1}) for broker in (1, 3)]
+    topic = {
+        "partitions": 1, "assignments": [[2, 1, 3]], "min_insync_replicas": 1, "unclean_leader_election": True,
+        "records_per_second": 20,
+    }  # fmt: skip
+    (row, *_) = standing(played([*slow, *stall(40, 9)], 140, brokers=(1, 2, 3), **topic))
+    assert row["incident_class"] == "unclean_election"
+    assert row["suspects"] == [{"broker": 100, "score": 1.0}]
+    assert row["summary"].startswith(
+        "leaders were elected uncleanly, because controller 100 stood still for 9 s, and then fenced broker 2, back "
+        "with the next heartbeat (replication between brokers 1, 2 and 3 lagged, too): "
+    )
+    assert row["next_step"].endswith("its machine; find out which records are missing")
+
+    gone = [*slow, *stall(40, 9), *of("kill", 2, at=44)]
+    (row, *_) = standing(played(gone, 140, brokers=(1, 2, 3), **topic))
+    assert [each["broker"] for each in row["suspects"]] == [2], "it stays away"
+
+
 def test_a_stall_is_reported_where_the_clock_of_the_controller_is_hours_ahead() -> None:
     def ahead(each: Observation) -> Observation:
         times = {"occurred_not_before", "occurred_not_after", "silent_since"}

@@ -210,6 +210,11 @@ class Incident:
         return not self.is_under_way and all(down.back_at is not None for down in self.downs)
 
     @property
+    def is_elected_by_stall(self) -> bool:
+        """True if leaders were elected uncleanly in place of brokers that ran while the controller stood still."""
+        return bool(self.unclean_left and self.controllers) and self.unclean_left <= self.innocent
+
+    @property
     def is_unsafe(self) -> bool:
         """True if brokers were stopped cleanly, and partitions refused writes or had no leader because of that."""
         return self.base is Family.PLANNED and not self.harmed_by.isdisjoint(self.planned)

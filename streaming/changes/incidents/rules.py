@@ -81,7 +81,7 @@ def suspects_of(incident: Incident, kind: IncidentClass, times: ConfiguredTimes)
     suspects = _suspects(incident, kind, times)
     if kind in PLANNED_CLASSES:
         return dict.fromkeys(suspects, 0.0)
-    if kind in (IncidentClass.CONTROLLER_STALL, IncidentClass.TWO_PROCESSES):
+    if kind in (IncidentClass.CONTROLLER_STALL, IncidentClass.TWO_PROCESSES) or incident.is_elected_by_stall:
         return dict.fromkeys(suspects, 1.0)
     is_either = kind is IncidentClass.SLOW_FOLLOWER and incident.only_report is not None
     if is_either or kind is IncidentClass.LINK_FAILURE:
@@ -115,6 +115,8 @@ def _suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -
         IncidentClass.TWO_PROCESSES: incident.doubled,
         IncidentClass.DISK_FAILURE: incident.disks,
     }
+    if incident.is_elected_by_stall:
+        return tuple(sorted(incident.controllers))
     if kind in shown:
         return tuple(sorted(shown[kind]))
     if kind in _LAG_CLASSES:

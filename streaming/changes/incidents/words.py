@@ -133,6 +133,8 @@ def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...
         return f"find out why {brokers_named(suspects)} did not come back, and stop no other broker meanwhile"
     if _is_between(incident, kind, suspects):
         return f"check the network between {brokers_named(suspects)}, and restart nothing meanwhile"
+    if incident.is_elected_by_stall:
+        return f"{look_for_stall(suspects)}; find out which records are missing"
     return _NEXT[kind].format(brokers=brokers_named(suspects), rack=incident.rack, stall=look_for_stall(suspects))
 
 
@@ -191,7 +193,9 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
         what = f"the network between {brokers_named(suspects)} was cut"
     if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):
         what += f" ({brokers_named(others)} {'was' if len(others) == 1 else 'were'} lost, too)"
-    if incident.silence:
+    if incident.is_elected_by_stall:
+        what = f"leaders were elected uncleanly, because {stalled(incident, suspects)}"
+    elif incident.silence:
         what += f" ({stalled(incident, tuple(sorted(incident.controllers)))})"
     if lagging := _lagging_beside(incident, kind, suspects):
         what += f" (replication between {brokers_named(lagging)} lagged, too)"
