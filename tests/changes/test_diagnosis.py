@@ -424,3 +424,13 @@ def test_an_incident_has_the_id_of_its_first_event() -> None:
     rows = played(of("kill", 2, at=10), 30)
     first = next(row for row in rows if row.cause == "fenced")
     assert table_of([rows], IncidentGaps()).keys() == {f"loss:{first.event_ids[0]}"}
+
+
+def test_a_follower_that_lagged_and_is_gone_may_have_been_stopped_cleanly() -> None:
+    """It leads nothing and is in no ISR, so its clean stop leaves no trace in the log; of a leader it would."""
+    topic = {"partitions": 2, "assignments": [[1, 2, 3], [2, 1, 3]], "records_per_second": 20}
+    slow = (5.0, "slow_disk", {"broker": 3, "records_per_second": 1})
+    (row,) = standing(played([slow, *of("stop", 3, at=40)], 80, brokers=THREE, **topic))
+    assert row["summary"].startswith("broker 3 was lost, or stopped cleanly, which the log cannot tell: ")
+    rows = standing(played([slow, *of("kill", 2, at=40)], 80, brokers=THREE, **topic))
+    assert any(row["summary"].startswith("broker 2 was lost: ") for row in rows), "it led a partition"

@@ -187,7 +187,7 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
     what = _WHAT[kind].format(
         brokers=brokers_named(suspects), were="were" if len(suspects) > 1 else "was", rack=incident.rack
     )
-    if kind is IncidentClass.BROKER_LOSS and incident.fenced - incident.proven_lost >= {*suspects}:
+    if kind is IncidentClass.BROKER_LOSS and _may_have_stopped(incident, suspects):
         what = f"{brokers_named(suspects)} {_were(suspects)} lost, or stopped cleanly{_ALIKE[incident.is_polled]}"
     if _is_between(incident, kind, suspects):
         what = f"the network between {brokers_named(suspects)} was cut"
@@ -203,6 +203,13 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
         leader, follower = incident.only_report
         what = f"broker {follower} could not keep up with broker {leader}, and one of the two may be at fault"
     return what
+
+
+def _may_have_stopped(incident: Incident, suspects: tuple[int, ...]) -> bool:
+    """Return whether brokers that were fenced may have stopped cleanly: the log does not show of what leads nothing."""
+    if not incident.is_polled:
+        return incident.proven_lost.isdisjoint(suspects)
+    return incident.fenced - incident.proven_lost >= {*suspects}
 
 
 def _whole_sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str | None:
