@@ -147,6 +147,8 @@ def test_a_service_that_is_killed_is_started_again_and_stops_cleanly(watching: S
 def test_a_job_is_killed_backed_up_while_it_writes_stopped_and_restored(services: Services) -> None:
     machine, taken = services.machine, f"{STATE}/backup-2026-03-01"
     machine.shell(f"rm -rf {STATE}/bus {STATE}/tables")  # of the collector of another test
+    machine.shell("echo KAFKA_PASSWORD=secret > /etc/isrwatch/environment")
+    services.configure("127.0.0.1:1", '[cluster.client]\n"sasl.password" = "${KAFKA_PASSWORD}"\n')
     services.start("isrwatch-job")
     machine.ran(
         "systemd-run", "--unit=feed", "--property=User=isrwatch", f"--property=WorkingDirectory={ROOT}",
@@ -175,7 +177,8 @@ def test_a_job_is_killed_backed_up_while_it_writes_stopped_and_restored(services
     damaged = json.loads(machine.shell(f"isrwatch tables --tables {STATE}/tables -o json") or "{}")
     assert damaged
     assert services.stop("isrwatch-job") == ("success", "0"), machine.log("isrwatch-job")
-    machine.shell(f"rm -r {STATE}/bus {STATE}/tables*")
+    machine.shell(f"rm -r {STATE}/bus {STATE}/tables* /etc/isrwatch/environment")
+    services.configure("127.0.0.1:1")
 
 
 def test_one_service_for_all_restarts_what_is_killed_and_leaves_no_process(watching: Services) -> None:
