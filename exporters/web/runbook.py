@@ -128,5 +128,5 @@ def runbook_link(url: str, section: str, labels: Mapping[str, str] | None = None
     if "broker" in given:
         given["broker"] += ' | reReplaceAll ":.*" ""'
     parameters = "&".join(f"{name}={{{{ {value} | urlquery }}}}" for name, value in given.items())
-    of_one = f"{{{{ if {given['cluster']} }}}}?{parameters}{{{{ end }}}}" if "cluster" in given else f"?{parameters}"
-    return f"{url.rstrip('/')}{PATH}/{quote(section)}" + (of_one if parameters else "")
+    of_one = f"{{{{ if {given['cluster']} }}}}{parameters}{{{{ end }}}}" if "cluster" in given else parameters
+    return f"{url.rstrip('/')}{PATH}/{quote(section)}" + (f"?{of_one}" if parameters else "")

@@ -46,7 +46,7 @@ def test_check_names_the_file_that_differs_and_the_command_that_helps(tmp_path: 
 def test_links_of_the_alerts_can_point_to_your_own_pages(tmp_path: Path) -> None:
     CliRunner().invoke(app, ["render", "--output", str(tmp_path), *LINKS])
     rules = (tmp_path / "alerts.yml").read_text()
-    assert "runbook_url: https://isrwatch.example/runbook/IsrwatchUnderMinIsr?cluster={{" in rules
+    assert "runbook_url: https://isrwatch.example/runbook/IsrwatchUnderMinIsr?{{ if " in rules
 
 
 def test_a_folder_that_cannot_be_made_is_named() -> None:
@@ -60,7 +60,7 @@ def test_links_begin_with_the_address_of_the_configuration(tmp_path: Path) -> No
     config.write_text('[export]\nurl = "https://isrwatch.example/kafka/"\n')
     CliRunner().invoke(app, ["render", "--output", str(tmp_path), "--config", str(config)])
     rules = (tmp_path / "alerts.yml").read_text()
-    assert "runbook_url: https://isrwatch.example/kafka/runbook/IsrwatchUnderMinIsr?cluster={{" in rules
+    assert "runbook_url: https://isrwatch.example/kafka/runbook/IsrwatchUnderMinIsr?{{ if " in rules
 
 
 def test_without_an_address_alerts_have_no_link_and_it_is_said_once(tmp_path: Path) -> None:

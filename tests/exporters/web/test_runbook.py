@@ -173,7 +173,7 @@ def test_a_link_is_absolute_and_there_is_none_without_an_address() -> None:
     assert runbook_link("", "IsrwatchBlind", {"cluster": "cluster"}) is None
     assert runbook_link("https://x/kafka/", "IsrwatchBlind") == "https://x/kafka/runbook/IsrwatchBlind"
     assert runbook_link("https://x", "A", {"cluster": "cluster", "broker": "subject"}) == (
-        "https://x/runbook/A{{ if $labels.cluster }}?cluster={{ $labels.cluster | urlquery }}"
+        "https://x/runbook/A?{{ if $labels.cluster }}cluster={{ $labels.cluster | urlquery }}"
         '&broker={{ $labels.subject | reReplaceAll ":.*" "" | urlquery }}{{ end }}'
     )
 
