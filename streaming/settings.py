@@ -6,11 +6,13 @@ A wrong key, type or value raises :class:`ConfigurationError` with one sentence 
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
 import socket
 from dataclasses import dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
@@ -283,8 +285,17 @@ def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
     unknown = sorted(set(values) - set(hints))
     if unknown:
         section = f"[{prefix.rstrip('.')}]" if prefix else "the file"
-        raise ConfigurationError(f"unknown key {prefix}{unknown[0]}; the keys of {section} are: {', '.join(hints)}")
+        key = f"{prefix}{unknown[0]}{_meant(unknown[0], hints)}"
+        raise ConfigurationError(f"unknown key {key}; the keys of {section} are: {', '.join(hints)}")
     return cls(**{name: _value(hints[name], values[name], prefix + name) for name in values})
+
+
+def _meant(name: str, hints: Mapping[str, Any]) -> str:
+    """Say which key was probably meant: one that is spelled alike, or one of that name in another section."""
+    if near := get_close_matches(name, hints, n=1):
+        return f" (did you mean {near[0]}?)"
+    others = (section for section, hint in _hints(Settings).items() if name in _hints(hint))
+    return next((f" (it is a key of [{section}])" for section in others), "")
 
 
 # Each command reads the settings: the types of the keys are evaluated once in a process.
@@ -318,8 +329,14 @@ def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value 
             return tuple(value)
         raise ConfigurationError(f'{key} must be a list of strings, for example ["a", "b"]')
     if type(value) is not hint:
-        raise ConfigurationError(f"{key} must be {hint.__name__}, not {value!r}")
+        written = f"; write {json.dumps(','.join(map(str, value)))}" if hint is str and isinstance(value, list) else ""
+        raise ConfigurationError(f"{key} must be {_KINDS.get(hint, hint.__name__)}, not {value!r}{written}")
     return value
+
+
+_KINDS: Final[Mapping[type, str]] = {
+    str: "a string in quotes", int: "a whole number", float: "a number", bool: "true or false",
+}  # fmt: skip
 
 
 _PROBE_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")

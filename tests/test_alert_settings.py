@@ -30,7 +30,7 @@ def changed(**changes: Any) -> AlertsSettings:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[alerts]\npack = []", "unknown key alerts.pack; the keys of [alerts] are: packs, clusters, topics, groups"),
+        ("[alerts]\npack = []", "unknown key alerts.pack (did you mean packs?); the keys of [alerts] are: packs"),
         ("[alerts]\npacks = ['slos']", "alerts.packs has 'slos'; use some of groups, hygiene, slo, speed, events"),
         ("[alerts]\nclusters = ['^test']", "alerts.clusters has '^test', which looks like a regular expression"),
         ("[alerts.severity_names]\npage = 'x'", "alerts.severity_names has 'page'; rename one of info, "),

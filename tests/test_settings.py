@@ -110,13 +110,18 @@ def test_the_example_with_a_token_command_is_one_that_prints_a_token(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[colect]\n", "unknown key colect; the keys of the file are: cluster, collect"),
+        ("[colect]\n", r"unknown key colect \(did you mean collect\?\); the keys of the file are: cluster, collect"),
+        ("[cluster]\npoll_interval = '5s'\n", r"^unknown key cluster.poll_interval \(it is a key of \[collect\]\); "),
+        (
+            "[cluster]\nbootstrap_servers = ['a:1', 'b:2']\n",
+            r"^cluster.bootstrap_servers must be a string in quotes, not .*; write \"a:1,b:2\"$",
+        ),
         (
             "[export]\nport = 1\n",
             r"unknown key export.port; the keys of \[export\] are: listen, url, alertmanager_url, refresh",
         ),
         ("cluster = 3\n", r"cluster must be a table: write \[cluster\]"),
-        ("[advanced]\nsegment_bytes = 'many'\n", "advanced.segment_bytes must be int, not 'many'"),
+        ("[advanced]\nsegment_bytes = 'many'\n", "advanced.segment_bytes must be a whole number, not 'many'"),
         ("[tables]\nhistory = '5m'\n", "^tables.history is 5m; it must be at least 1d$"),
         ("[tables]\nhistory = 90\n", '^tables.history is 90, without a unit; write "90s", "90m", "90h" or "90d"$'),
         (
@@ -127,7 +132,7 @@ def test_the_example_with_a_token_command_is_one_that_prints_a_token(tmp_path: P
         ("[advanced]\nreader_time = nan\n", "advanced.reader_time is nan; write a duration with its unit"),
         ("[advanced]\nsegment_bytes = 8\n", "advanced.segment_bytes is 8; it must be at least 1024"),
         ("[advanced]\nbatch_bytes = 8\n", "advanced.batch_bytes is 8; it must be at least 1024"),
-        ("[advanced]\nsegment_bytes = true\n", "advanced.segment_bytes must be int, not True"),
+        ("[advanced]\nsegment_bytes = true\n", "advanced.segment_bytes must be a whole number, not True"),
         (
             "[collect]\nprimary_source = 'zookeeper'\n",
             "collect.primary_source is 'zookeeper'; use one of auto, metadata_log, poll",
