@@ -20,7 +20,7 @@ import typer
 from streaming.alert_settings import shown_severity
 from streaming.configuration_file import OPTION_HELP
 from streaming.durations import duration_text, seconds_of
-from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.errors import ConfigurationError, ConnectionRefused, reason_of
 from streaming.escapes import printable
 from streaming.settings import NO_LINKS, load
 from streaming.terminal import Terminal
@@ -146,7 +146,8 @@ def why_silent(error: Exception) -> str:
     reason = getattr(error, "reason", error)
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({reason.verify_message}); name its authority in SSL_CERT_FILE"
-    return f"{printable(str(reason).strip())}; is it running?"
+    said = reason_of(reason) if isinstance(reason, OSError) else str(reason).strip()
+    return f"{printable(said)}; is it running?"
 
 
 def address_and_login(url: str, option: str, example: str) -> tuple[str, dict[str, str]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.errors import ConfigurationError, sentence_of
+from streaming.errors import ConfigurationError, reason_of, sentence_of
 from streaming.secret_values import as_of_now
 from streaming.sources.protocol.certificate_chains import end_of_own, last_end
 
@@ -192,7 +192,9 @@ class Tls:
             yield
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError, too
             where = f"{self.client[key]}: " if key.endswith((".location", ".suites")) else ""
-            raise ConfigurationError(f"{self.table} {key} cannot be used: {where}{error}") from None
+            is_of_system = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
+            why = reason_of(error) if is_of_system else error  # type: ignore[arg-type]
+            raise ConfigurationError(f"{self.table} {key} cannot be used: {where}{why}") from None
 
 
 @contextmanager
