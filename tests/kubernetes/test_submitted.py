@@ -106,7 +106,8 @@ def test_in_cluster_mode_the_driver_is_a_pod_that_ends_as_it_is_told(installatio
 
 @pytest.mark.timeout(900)
 def test_a_wrong_configuration_fails_the_pod_of_the_driver_with_exit_code_2(installation: Installation) -> None:
-    installation.configuration.write_text("[job]\nno_such_key = 1\n")
+    before = installation.configuration.read_text()
+    installation.configuration.write_text(before.replace("[job]\n", "[job]\nno_such_key = 1\n"))
     (upgrade,) = [each for each in commands(ON_SPARK) if each.startswith("helm install")]
     installation.run(upgrade.replace("helm install", "helm upgrade --reuse-values"))
     installation.run(CLUSTER)
