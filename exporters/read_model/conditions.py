@@ -15,7 +15,7 @@ the first five fields of :class:`Raised`.
 #   volume, announced work on a voter, a broker that is gone for good, topics that do not count.
 # - A broker with a log directory that is offline is not under-replicated, too: the directory says why.
 # - What the exporter finds about itself and about freshness depends on the time of the scrape. A dead job is one
-#   condition, not one of each cluster behind it.
+#   condition, not one of each cluster behind it: of the clusters everything stays as it was at its last report.
 #
 # Invariant: a condition that is raised keeps its labels until it is over, whatever rows, samples and merges of
 # incidents come meanwhile. tests/exporters/read_model/test_conditions.py.
@@ -269,16 +269,17 @@ def _of_data(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[OwnC
         yield Condition.NO_DATA, "", cluster.watermark_read_at or inputs.now
     elif is_stale and inputs.job_silence <= JOB_LATE_SECONDS:
         yield Condition.DATA_STALE, "", until
-    if (lost := lost_log(cluster, inputs.now, inputs.stale_after)) is not None:
+    reported_at = inputs.now if inputs.job_silence <= JOB_LATE_SECONDS else inputs.reported_at or inputs.now
+    if (lost := lost_log(cluster, reported_at, inputs.stale_after)) is not None:
         yield lost.condition, "", lost.since
     if cluster.name in inputs.left_out:
         yield Condition.SERIES_LEFT_OUT, "", inputs.left_out[cluster.name]
-    if not is_stale:
+    if not cluster.is_stale(reported_at, inputs.stale_after):
         stopped = [
             at
             for table, at in cluster.newest_samples().items()
             if max(SAMPLES_SILENT_SECONDS, inputs.oldest.get(table, 0.0))
-            < (inputs.now - at) / SECOND
+            < (reported_at - at) / SECOND
             <= FORGOTTEN_AFTER_SECONDS
         ]
         if stopped:

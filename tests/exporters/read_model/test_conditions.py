@@ -304,6 +304,21 @@ def test_brokers_of_a_cluster_without_a_log_name_no_controller(
     assert found == ([] if since is None else [NOW - since * SECOND])
 
 
+@pytest.mark.parametrize("silent", [1, 45, 70, 3_600])
+def test_what_was_wrong_with_sources_stays_so_while_the_job_is_silent(silent: int) -> None:
+    """A dead job ends nothing: it is one condition more, and the quorum is as it was."""
+    sources = [
+        source("admin:collector-1", SourceKind.POLL, NOW - SECOND, reported_at=NOW),
+        source("samples:collector-1", SourceKind.NONE, NOW - SECOND, "samples", reported_at=NOW),
+    ]
+    members = (member(100, NOW, NOW - 200 * SECOND),)
+    one = cluster(sources=dict(sources), samples=ClusterSamples(quorum_members=members))
+    quorum = {"is_quorum_led": False, "quorum_observed_at": NOW - 40 * SECOND}
+    one = replace(one, cluster=one.cluster._replace(**quorum))  # type: ignore[arg-type]
+    of_job = {("", "job_down", "")} if silent > 60 else set()
+    assert labels(one, now=NOW + silent * SECOND) == {("main", "no_controller", ""), *of_job}
+
+
 def transaction(at: int) -> TransactionRow:
     return TransactionRow(7, 0, None, None, None, (), False, at)
 
