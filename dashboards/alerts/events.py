@@ -31,10 +31,10 @@ def events(settings: Settings) -> Iterator[Rule]:
     harmful = changes.INCIDENT_OPENED.series(own, 'severity!="info"')
     yield rule(
         "IsrwatchIncidentOpen",
-        f"max by (cluster, incident, class) ({harmful}) > 0",
-        f"Incident {{{{ $labels.incident }}}} of {_CLUSTER} is open: {{{{ $labels.class }}}}",
+        f'max by (cluster, short_id) (label_replace({harmful}, "short_id", "$1", "incident", "(.+)")) > 0',
+        f"Incident {{{{ $labels.short_id }}}} of {_CLUSTER} is open",  # its class may change: its sentence says it
         settings,
-        command="isrwatch incidents {{ $labels.incident }}",
+        command="isrwatch incidents {{ $labels.short_id }}",
         about=OF_CLUSTER,
     )
     yield _internal_topic(settings)

@@ -25,7 +25,8 @@ Rule = dict[str, Any]
 OF_CLUSTER: Final = {"cluster": "cluster"}
 OF_BROKER: Final = {"cluster": "cluster", "broker": "broker"}
 """Labels of the links of an alert, and where in its own labels their values are."""
-_PAGES: Final = {"QuorumVoterBehind": OF_CLUSTER, "IncidentOpen": {**OF_CLUSTER, "incident": "incident"}}
+_PAGES: Final = {"QuorumVoterBehind": OF_CLUSTER}
+_INCIDENT_OPEN: Final = "IncidentOpen"
 KEPT: Final = 300.0
 """Seconds for which an alert fires without its series: an exporter is restarted in less."""
 _LONGEST: Final = 200
@@ -79,6 +80,7 @@ def rule(  # noqa: PLR0913 - the parts of a rule
     ``kept`` seconds without a series.
     """
     alert, change, waits = ALERTS[name], settings.alerts.rules.get(name, AlertChange()), waiting(name, settings)
+    quotes = alert.of_job or name == f"{PREFIX}{_INCIDENT_OPEN}"
     link = runbook_link(settings.export.url, alert.section, about or {})
     page = page_of_alert(settings.export.url, _with_page(name, about or {}))
     return {
@@ -88,7 +90,7 @@ def rule(  # noqa: PLR0913 - the parts of a rule
         **({"keep_firing_for": duration_text(kept)} if kept else {}),
         **({} if _severity_of_series(name) else {"labels": {"severity": _severity(alert, change, settings)}}),
         "annotations": {
-            "summary": _of_incident(texts.sentence(sentence)) if alert.of_job else texts.sentence(sentence),
+            "summary": _of_incident(texts.sentence(sentence)) if quotes else texts.sentence(sentence),
             "command": texts.command(command),
             **({"sureness": _SURENESS} if "cluster" in (about or {}) else {}),
             **({"page_url": page} if page else {}),

@@ -30,7 +30,7 @@ BY_NAME: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in RULES["gr
 LONG = {"cluster": "c" * 40, "subject": "1001:/var/lib/kafka-data-0", "topic": "t" * 40, "group": "g" * 40,
         "instance": "10.20.30.40:9310", "job": "isrwatch-collector", "source": "metadata_log:collector-1.example",
         "query": "replication", "cause": "last_known_leader", "broker": "1001", "class": "unsafe_reassignment",
-        "incident": "c" * 40 + "-1000", "role": "controller", "node": "1001"}  # fmt: skip
+        "short_id": "c" * 40 + "-1000", "role": "controller", "node": "1001"}  # fmt: skip
 WHOLE_IF = re.compile(r"\{\{ (?:if|with) [^}]*\}\}([^{]*(?:\{\{ (?:\$labels\.\w+|\.)[^}]*\}\}[^{]*)*)"
                       r"(?:\{\{ else \}\}([^{]*))?\{\{ end \}\}")  # fmt: skip
 

@@ -116,7 +116,7 @@ CASES = (
           {SHRINKS.replace("CAUSE", "lag"): "0x5 4x30"} | ANNOUNCED)),
     Case("IncidentOpen", {f'{OWN}incident_opened_timestamp_seconds{{{PROD}, incident="prod-1", class="disk_failure", '
                           'severity="warning", suspects="3"}': "9x9"}, 5,
-         f'{PROD}, incident="prod-1", class="disk_failure"',
+         f'{PROD}, short_id="prod-1"',
          ({f'{OWN}incident_opened_timestamp_seconds{{{PROD}, incident="prod-1", class="rolling_restart", '
            'severity="info", suspects=""}': "9x9"},)),
     Case("InternalTopic", {f'{OWN}topic_offline_partitions{{{PROD}, topic="__consumer_offsets"}}': "1x9"}, 5,
