@@ -306,6 +306,26 @@ def test_the_seconds_of_a_share_group_are_of_what_its_coordinator_counts_and_not
     assert found == {0: pytest.approx(24.95), 1: 0.0, 2: None, 3: None}
 
 
+def test_a_start_offset_that_cannot_be_read_is_where_it_was_and_nothing_of_the_group_is_gone() -> None:
+    """A coordinator asks the leaders of partitions, of which one is away. What was deleted is gone."""
+    asked = ready()
+    shared = {"g": DescribedGroup("share", "Stable", 1)}
+    base = replace(answered(asked, {"g": {}}), committed={}, groups=shared)
+    rounds = (
+        replace(base, starts={"g": {"orders": {0: 5, 1: 7}}}, lags={"g": {"orders": {0: 1, 1: 1}}}),
+        replace(base, starts={"g": {"orders": {0: 6}}}, unread_starts={"g": {"orders": [1, 2]}}),
+        replace(base, starts={"g": {"orders": {0: 6}}}),
+    )
+    found, ended = [], []
+    for answer in rounds:
+        seen = shown(asked, BrokerAnswer("groups", ONE, Micros(1), answer))
+        samples = [one for one in singly(seen) if isinstance(one, GroupOffsetsObserved)]
+        found.append({one.partition: one.start_offset for one in samples if one.group == "g"})
+        ended.append([name for block in seen for name in getattr(block, "ended", None) or ()])
+    assert found == [{0: 5, 1: 7}, {0: 6, 1: 7}, {0: 6}]
+    assert ended == [[], [], ["g"]]
+
+
 def test_the_end_of_a_round_was_read_after_the_commits_of_the_round_before() -> None:
     """What both rounds say is in one order by the time of the samples, so that only the second one is a claim."""
     asked, rows = sampled_since(31, 21, ends=({0: 100}, {0: 40})), []

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import Micros
@@ -40,6 +41,7 @@ class CoordinatorAnswer:
         committed: their offsets, by name of the group.
         lags: of share groups, by name of the group.
         starts: of share groups, the offsets before which everything is done, by name of the group.
+        unread_starts: of share groups, the partitions of topics of which it could not say that now.
         denied: groups that may not be described.
         left: groups of the round that have yet to be asked for.
         unread: groups of which it did not say what they have committed: whether anything, is unknown.
@@ -57,6 +59,7 @@ class CoordinatorAnswer:
     committed: Mapping[str, ByTopic] = field(default_factory=dict)
     lags: Mapping[str, ByTopic] = field(default_factory=dict)
     starts: Mapping[str, ByTopic] = field(default_factory=dict)
+    unread_starts: Mapping[str, Mapping[str, Collection[int]]] = field(default_factory=dict)
     denied: tuple[str, ...] = ()
     left: Mapping[str, DescribedGroup] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
@@ -250,6 +253,7 @@ if TYPE_CHECKING:
 OFFSET_FETCH: Final = 9
 SHARE_OFFSETS: Final = 90
 LAGS_SINCE: Final = 1
+_NO_PARTITION: Final = frozenset({3, 100})  # unknown topic or partition, unknown id of a topic
 OLDEST: Final = 8  # the first with many groups in a request, Kafka 3.0
 NEWEST: Final = 9
 _EVERY_TOPIC: Final = b"\0\0"  # null, and no tagged fields
@@ -284,12 +288,16 @@ def committed_offsets(
 
 
 class ShareValues(NamedTuple):
-    """The start offsets of one share group, and its lags; with an error of Kafka there are none."""
+    """The start offsets of one share group, and its lags; with an error of Kafka there are none.
+
+    ``unread`` are the partitions of topics of which the coordinator could not say them, as of those without a leader.
+    """
 
     error: int
     group: str
     starts: ByTopic
     lags: ByTopic
+    unread: Mapping[str, Collection[int]] = MappingProxyType({})
 
 
 def share_offsets(connection: Connection, groups: Iterable[str]) -> tuple[ShareValues, ...]:
@@ -353,16 +361,22 @@ def _share_group(reader: ByteReader) -> ShareValues:
     group, topics = reader.string(), reader.array(lambda: _share_topic(reader)) or ()
     error, _ = reader.number(INT16), reader.nullable_string()
     reader.tags()
-    starts = {topic: {number: start for number, start, _ in of_topic if start >= 0} for topic, of_topic in topics}
-    lags = {topic: {number: lag for number, _, lag in of_topic if lag >= 0} for topic, of_topic in topics}
-    return ShareValues(error, group, starts, lags)
+    said = {topic: [record for record in records if not record[3]] for topic, records in topics}
+    starts = {topic: {number: start for number, start, *_ in records if start >= 0} for topic, records in said.items()}
+    lags = {topic: {number: lag for number, _, lag, _ in records if lag >= 0} for topic, records in said.items()}
+    refused = {
+        topic: [number for number, *_, error in records if error not in {0, *_NO_PARTITION}]
+        for topic, records in topics
+    }
+    unread = {topic: numbers for topic, numbers in refused.items() if numbers}
+    return ShareValues(error, group, starts, lags, unread)
 
 
-def _share_topic(reader: ByteReader) -> tuple[str, list[tuple[int, int, int]]]:
+def _share_topic(reader: ByteReader) -> tuple[str, Sequence[tuple[int, int, int, int]]]:
     topic, _ = reader.string(), reader.raw(16)  # its id
     records = reader.array(lambda: _share_partition(reader)) or ()
     reader.tags()
-    return topic, [(number, start, lag) for number, start, lag, error in records if not error]
+    return topic, records
 
 
 def _share_partition(reader: ByteReader) -> tuple[int, int, int, int]:

@@ -43,7 +43,7 @@ from streaming.sources.samples.groups.described import (
     describe_groups,
     list_groups,
 )
-from streaming.sources.samples.groups.listed import ListedGroups, OffsetCounts, gone_groups
+from streaming.sources.samples.groups.listed import ListedGroups, OffsetCounts, ShareStarts, gone_groups
 from streaming.sources.samples.groups.readable import StandingGroups
 from streaming.sources.samples.groups.rounds import Coordinator, GroupsPiece, Round, about
 from streaming.sources.samples.kind import AnswerContent
@@ -83,7 +83,7 @@ class GroupsKind:
     ) -> None:
         self.probe = probe or Probe(NO_GROUP)
         self._due, self._offsets, self._is_included = Timer(period), offsets, is_included
-        self._listed, self._counts = ListedGroups(), OffsetCounts()
+        self._listed, self._counts, self._starts = ListedGroups(), OffsetCounts(), ShareStarts()
         self.standing = StandingGroups()
         self._coordinators: dict[BrokerId, Coordinator] = {}
 
@@ -126,6 +126,7 @@ class GroupsKind:
             return self._refused(coordinator, answer, answer.refusal, envelope)
         coordinated: CoordinatorAnswer = answer.value
         coordinator.fit(coordinated)
+        coordinated = self._starts.completed(coordinated)
         coordinated = replace(coordinated, ended=self._counts.take(coordinated, view.topic_ids.keys()))
         blocks = self._blocks(view, answer.broker, coordinated, envelope)
         own = coordinator.round
@@ -213,6 +214,7 @@ def _answer(  # noqa: PLR0913 - what a question takes along
         committed={one.group: one.values for one in committed if not one.error},
         lags={one.group: one.lags for one in shared if not one.error},
         starts={one.group: one.starts for one in shared if not one.error},
+        unread_starts={one.group: one.unread for one in shared if one.unread and not one.error},
         denied=(
             *denied,
             *(one.group for one in committed if one.error == GROUP_AUTHORIZATION_FAILED),

@@ -8,6 +8,7 @@ nothing of it, or has moved when another one lists it. Until then it is missing:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import Micros
@@ -15,7 +16,7 @@ from streaming.contracts.sample_tables import ROUNDS_OF_GROUPS
 from streaming.sources.samples.groups.blocks import committed_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from collections.abc import Set as AbstractSet
 
     from streaming.contracts.identifiers import BrokerId
@@ -35,6 +36,30 @@ def gone_groups(connection: Connection, names: Collection[str]) -> frozenset[str
     """
     answers = committed_offsets(connection, names) if names else ()
     return frozenset(one.group for one in answers if one.error in {0, _GROUP_ID_NOT_FOUND} and not one.values)
+
+
+class ShareStarts:
+    """Start offsets of share groups, as their coordinators said last: one that cannot be read now is where it was.
+
+    A coordinator asks the leaders of partitions; while one is moved or away, what the group has done is not gone.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._of: dict[str, Mapping[str, Mapping[int, int]]] = {}
+
+    def completed(self, answer: CoordinatorAnswer) -> CoordinatorAnswer:
+        """Take an answer; return it with the starts that were known of partitions which it could not read."""
+        for name in answer.gone:
+            self._of.pop(name, None)
+        starts = {name: dict(by_topic) for name, by_topic in answer.starts.items()}
+        for name, by_topic in answer.unread_starts.items():
+            before = self._of.get(name, {})
+            for topic, numbers in by_topic.items():
+                held = {number: at for number, at in before.get(topic, {}).items() if number in numbers}
+                starts[name][topic] = {**held, **starts[name].get(topic, {})}
+        self._of.update(starts)
+        return replace(answer, starts=starts) if answer.unread_starts else answer
 
 
 class OffsetCounts:
