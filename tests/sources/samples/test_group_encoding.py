@@ -278,6 +278,16 @@ def test_the_start_and_the_lag_of_a_share_group_are_what_its_coordinator_says() 
     assert share_offsets(Coordinator({90: 0}, {}), ["g-share2"]) == ()  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("error", "unread"), [(6, {"g-one": [1]}), (3, {})], ids=["no leader there", "no partition"])
+def test_a_partition_of_a_share_group_is_unread_where_its_leader_is_away(error: int, unread: dict[str, Any]) -> None:
+    of_second = bytes.fromhex("00000001ffffffffffffffff00000000ffffffffffffffff")
+    refused = SHARE_LAGS.replace(of_second + b"\0\0", of_second + error.to_bytes(2))
+    assert refused != SHARE_LAGS
+    (values,) = share_offsets(Coordinator({90: 1}, {90: refused}), ["g-share2"])  # type: ignore[arg-type]
+    assert values.unread == unread
+    assert values.starts == {"g-one": {0: 0, 2: 0, 3: 0}}
+
+
 @pytest.mark.parametrize(("key", "data"), [(69, CONSUMER), (77, SHARE), (89, STREAMS)])
 def test_bytes_that_end_early_are_no_description(key: int, data: bytes) -> None:
     protocol = {69: "consumer", 77: "share", 89: "streams"}[key]
