@@ -57,6 +57,13 @@ class Program:
         )
         return [int(pid) for pid in found.stdout.split()]
 
+    def python(self) -> int:
+        """Name the Python of a submitted driver; the others below it are those of Spark, maybe of lower numbers."""
+        for pid in self.children():
+            if b"deploy/spark/main.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+        raise AssertionError(f"{self.name} has no Python; its log:\n{self.text()[-2000:]}")
+
     def jvm(self) -> int:
         for pid in self.children():
             if "java" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")[0]:

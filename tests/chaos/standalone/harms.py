@@ -52,7 +52,7 @@ def kill_driver_java(stage: StandaloneStage) -> None:
 def _kill_one(stage: StandaloneStage, *, is_python: bool) -> None:
     assert stage.active is not None
     job = stage.active
-    os.kill(job.children()[0] if is_python else job.pid, signal.SIGKILL)
+    os.kill(job.python() if is_python else job.pid, signal.SIGKILL)
     assert job.wait(PATIENCE) != 0
     job.kill()
     stage.fail_over()
