@@ -111,6 +111,15 @@ def test_a_stall_of_the_controller_is_told_from_the_end_of_a_broker(play: str) -
     assert named(played(faults, 110)) == expected
 
 
+def test_a_clean_stop_that_did_harm_only_because_of_a_stall_is_to_blame_for_nothing() -> None:
+    """Three replicas were in sync when it was asked for; the controller that resumed fenced another one first."""
+    rows = played([*stall(16, 9), *of("stop", 1, at=18), *of("start", 1, at=40)], 140, brokers=(1, 2, 3))
+    stop, by_stall = standing(rows)
+    assert (stop["incident_class"], stop["suspects"]) == ("controlled_shutdown", [{"broker": 1, "score": 0.0}])
+    assert stop["consequence"].endswith(", which planned work alone does not explain: other brokers were missing, too")
+    assert (by_stall["incident_class"], by_stall["suspects"]) == ("controller_stall", [{"broker": 100, "score": 1.0}])
+
+
 def test_an_unclean_election_that_a_stall_caused_blames_the_controller_alone() -> None:
     """Both followers had fallen behind; the leader ran, and was fenced for the silence of the controller."""
     slow: list[Fault] = [(10, "slow_disk", {"broker": broker, "records_per_second": 1}) for broker in (1, 3)]

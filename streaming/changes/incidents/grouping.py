@@ -29,6 +29,7 @@ from streaming.changes.incidents.rules import (
     end_of_broker,
     incident_blaming,
     innocent_so_far,
+    is_missed_by_stall,
     is_rolling,
     last_to_touch,
     overrun_work,
@@ -161,7 +162,7 @@ class IncidentFold:
         is_reported = row.left and row.leader >= 0 and (is_up or family is Family.LAG)
         reporter = row.leader if is_reported else NO_LEADER
         incident.departures.update((reporter, each) for each in gone)
-        if not HARM.isdisjoint(row.events):
+        if not HARM.isdisjoint(row.events) and not is_missed_by_stall(self._incidents.of(row), family, gone, row):
             incident.harmed_by.update(gone)
         if family is Family.LAG:
             incident = self._report_lag(incident, row) if row.left else incident

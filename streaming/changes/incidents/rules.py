@@ -289,6 +289,17 @@ def innocent_so_far(broker: int, incidents: Sequence[Incident]) -> Incident | No
     return next((incident for incident in of_stall if broker in incident.missing), None)
 
 
+def is_missed_by_stall(
+    incidents: Sequence[Incident], family: Family, gone: tuple[BrokerId, ...], row: ChangeRow
+) -> bool:
+    """Return whether a clean stop did harm only because the controller had fenced brokers for its own silence."""
+    others = {*row.replicas}.difference(row.isr, gone)
+    innocent = {
+        broker for each in incidents for broker in each.innocent if each.holds((row.topic_id, row.partition), [broker])
+    }
+    return family is Family.PLANNED and bool(others) and others <= innocent
+
+
 def last_to_touch(incidents: Sequence[Incident], row: ChangeRow) -> list[Incident]:
     """Return the last incident that has touched a partition, one that suspects its leader first; none, or one."""
     touching = [incident for incident in incidents if incident.has_touched((row.topic_id, row.partition))]
