@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,10 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ConfiguredTimes, ReplicationState
 from streaming.contracts.events import Cause, EventKind, Evidence
 from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.observations import ControllerObserved, Observation, SnapshotReason
+from streaming.contracts.observations import ControllerObserved, Observation, SnapshotBegin, SnapshotEnd, SnapshotReason
 from streaming.contracts.records import LeaderChange, RecordBatch
 from streaming.sources.metadata_log.image import ClusterImage
-from tests.changes.conftest import rows_from
+from tests.changes.conftest import FENCED, Story, rows_from
 from tests.changes.faults import Fault, observed, of, played
 from tests.changes.test_incidents import SECOND, named, standing
 
@@ -118,6 +119,25 @@ def test_a_clean_stop_that_did_harm_only_because_of_a_stall_is_to_blame_for_noth
     assert (stop["incident_class"], stop["suspects"]) == ("controlled_shutdown", [{"broker": 1, "score": 0.0}])
     assert stop["consequence"].endswith(", which planned work alone does not explain: other brokers were missing, too")
     assert (by_stall["incident_class"], by_stall["suspects"]) == ("controller_stall", [{"broker": 100, "score": 1.0}])
+
+
+@pytest.mark.parametrize(("epoch", "kind"), [(5, "controller_stall"), (9, "broker_loss")])
+def test_a_full_report_after_a_stall_shows_whether_the_fenced_broker_is_the_same_process(
+    story: Story, epoch: int, kind: str
+) -> None:
+    """The collector missed the registration, so the report of another process says at once that it is up."""
+    story.snapshot()
+    story.later(20).tell(
+        ControllerObserved, controller=100, controller_epoch=1, silent_since=Micros(story.now - 20 * SECOND)
+    )
+    story.partition(isr=(1, 3), partition_epoch=1, **FENCED)
+    story.broker(2, fenced=True)
+    story.later(3).tell(SnapshotBegin, snapshot_id="s", reason=SnapshotReason.START)
+    story.broker(2, in_snapshot=True, broker_epoch=epoch)
+    story.block([{"partition_epoch": 2}])
+    listed: dict[str, Any] = {"topic_ids": ("topic-1",), "partition_counts": (1,), "brokers": (1, 2, 3)}
+    story.tell(SnapshotEnd, snapshot_id="s", **listed)
+    assert [row["incident_class"] for row in standing(rows_from(story.seen))] == [kind]
 
 
 def test_an_unclean_election_that_a_stall_caused_blames_the_controller_alone() -> None:

@@ -279,7 +279,8 @@ class IncidentFold:
         for incident in list(self._incidents.of(row)):
             if (down := incident.down_now(row.broker)) is None:
                 continue
-            if down.by_stall and EventKind.UNFENCED not in row.events:  # another process: the one before it has ended
+            is_back = EventKind.UNFENCED in row.events and EventKind.REGISTERED not in row.events
+            if down.by_stall and not is_back:  # another process: the one before it has ended
                 incident.take_for_lost(row.broker, row.time)
                 incident.rack = self.contexts[row.cluster_id].lost_rack(incident.lost)
             if not left:
