@@ -317,7 +317,7 @@ def lost_log(cluster: ClusterSnapshot, now: int, stale_after: float) -> LostLog 
     question without an answer.
     """
     logs, newest = _reporting(cluster, SourceKind.METADATA_LOG), _newest_naming(cluster)
-    ages = {name: _age(each, now) for name, each in logs.items()}
+    ages = {name: _age(each, _now_of(cluster, now, _collector(name))) for name, each in logs.items()}
     is_log_read = bool(ages) and min(ages.values()) <= stale_after
     if is_log_read or (not ages and newest is None):
         return None
@@ -350,14 +350,26 @@ def leader_named(cluster: ClusterSnapshot, now: int, stale_after: float) -> int 
     """Return the controller that leads by the newest answer of the brokers; None without a fresh one that names one."""
     newest = _newest_naming(cluster)
     limit = max(stale_after, LEADER_SAMPLED_SECONDS) * SECOND
-    return None if newest is None or now - newest.collected_at > limit else newest.controller
+    # A time that is ahead is that of a clock that was: since then another one may lead, or none.
+    is_of_now = newest is not None and abs(_now_of(cluster, now) - newest.collected_at) <= limit
+    return newest.controller if newest is not None and is_of_now else None
 
 
 def _is_leaderless(cluster: ClusterSnapshot, now: int) -> bool:
     """Return whether brokers were asked lately who leads the quorum, and named no controller."""
     state = cluster.cluster
     at = state.quorum_observed_at
-    return state.is_quorum_led is False and at is not None and now - at <= QUORUM_FRESH
+    return state.is_quorum_led is False and at is not None and _now_of(cluster, now) - at <= QUORUM_FRESH
+
+
+def _now_of(cluster: ClusterSnapshot, now: int, collector: str | None = None) -> int:
+    """Return the time by the clock of a collector, or of any, if that is ahead: what it dates is as old by that one."""
+    reports = [
+        each.state.collected_at or 0
+        for (channel, name), each in cluster.sources.items()
+        if channel == Channel.REPLICATION and collector in (None, _collector(name))
+    ]
+    return max(now, *reports) if reports else now
 
 
 def _newest_naming(cluster: ClusterSnapshot) -> QuorumMemberRow | None:

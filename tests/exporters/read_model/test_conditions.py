@@ -319,6 +319,37 @@ def test_what_was_wrong_with_sources_stays_so_while_the_job_is_silent(silent: in
     assert labels(one, now=NOW + silent * SECOND) == {("main", "no_controller", ""), *of_job}
 
 
+@pytest.mark.parametrize("ahead", [0, 600])
+def test_a_collector_whose_clock_is_ahead_hides_no_loss_of_the_controller(ahead: int) -> None:
+    """Its log and its answers are as old as its own clock says, which what it polls shows."""
+    there = NOW + ahead * SECOND
+    sources = dict([
+        source(LOG, SourceKind.METADATA_LOG, there - 70 * SECOND),
+        source("admin:collector-1", SourceKind.POLL, there),
+        source("samples:collector-1", SourceKind.NONE, there, "samples"),
+    ])  # fmt: skip
+    sources = {
+        key: each._replace(state=each.state._replace(collected_at=each.state.observed_until))
+        for key, each in sources.items()
+    }
+    members = (member(100, there - 200 * SECOND, there - 200 * SECOND),)
+    one = cluster(sources=sources, samples=ClusterSamples(quorum_members=members))
+    one = replace(one, cluster=one.cluster._replace(is_quorum_led=False, quorum_observed_at=there - 40 * SECOND))
+    assert labels(one) == {("main", "no_controller", "")}
+
+
+def test_a_leader_that_was_named_by_a_clock_that_was_ahead_is_not_one_of_now() -> None:
+    sources = dict([
+        source(LOG, SourceKind.METADATA_LOG, NOW - 70 * SECOND),
+        source("admin:collector-1", SourceKind.POLL, NOW - SECOND),
+        source("samples:collector-1", SourceKind.NONE, NOW - SECOND, "samples"),
+    ])  # fmt: skip
+    members = (member(100, NOW, NOW + 1_200 * SECOND),)
+    one = cluster(sources=sources, samples=ClusterSamples(quorum_members=members))
+    one = replace(one, cluster=one.cluster._replace(is_quorum_led=False, quorum_observed_at=NOW - 40 * SECOND))
+    assert labels(one) == {("main", "no_controller", "")}
+
+
 def transaction(at: int) -> TransactionRow:
     return TransactionRow(7, 0, None, None, None, (), False, at)
 
