@@ -102,20 +102,23 @@ class Bootstrap:
     def _first(self, ask: Callable[[Connection], T], unanswered: str) -> T:
         """Ask until one answers; of a quorum without a leader each broker knows only after it has waited for it."""
         refusals: list[ConnectionRefused] = []
-        until, is_reached = time.monotonic() + PATIENCE_SECONDS, False
+        until, is_reached, is_late = time.monotonic() + PATIENCE_SECONDS, False, False
         for server in tuple(self._servers):
             if is_reached and time.monotonic() > until:
                 break
+            is_asked = False
             try:
                 connection = self._dial(server, response_seconds=DISCOVERY_SECONDS)
                 is_reached = True
                 try:
                     require_cluster(connection, self._cluster_id)
+                    is_asked = True
                     answer = ask(connection)
                 finally:
                     connection.close()
             except ConnectionRefused as refusal:
                 refusals.append(refusal)
+                is_late |= is_asked and isinstance(refusal, NoAnswer) and refusal.how is Failure.SILENT
                 continue
             self._servers.sort(key=lambda other: other != server)
             return answer
@@ -128,7 +131,7 @@ class Bootstrap:
         reasons = "; ".join(map(str, refusals))
         if any(isinstance(one, NoQuorumLeader) for one in refusals):
             raise NoQuorumLeader(f"{unanswered}: {reasons}")
-        if is_reached and any(isinstance(one, NoAnswer) and one.how is Failure.SILENT for one in refusals):
+        if is_late:  # one that is silent before it is asked says nothing of what is asked
             raise NoAnswer(f"{unanswered}: {reasons}", Failure.SILENT)
         if is_reached:
             raise ConnectionRefused(f"{unanswered}: {reasons}")

@@ -21,6 +21,7 @@ from streaming.sources.metadata_log.source import MetadataLogSource
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
+from streaming.sources.protocol.sockets import Failure, NoAnswer
 from tests.sources.metadata_log.conftest import FRAMES, OF_ZOOKEEPER, Hang, Node
 
 NOW = Micros(2_000_000_000_000_000)
@@ -178,6 +179,31 @@ def test_brokers_that_wait_for_a_leader_are_late_and_who_hangs_up_is_a_proxy(
     monkeypatch.setattr(Node, "answer_DescribeQuorumRequest", hang_up)
     assert told(source, 2 * ASKED_EVERY) == [((1, 2, 3), None)]
     assert led == [True, is_led]
+
+
+def test_a_broker_that_is_silent_whatever_it_is_asked_says_nothing_of_the_quorum(
+    voters: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands still, and the proxy of the others hangs up where it does not know a question."""
+
+    def hang_up(*_: Any) -> Any:
+        raise Hang
+
+    source = voters()
+    bootstrap: Any = source._bootstrap
+    silent, dial = bootstrap._servers[-1], bootstrap._dial
+
+    def dialled(address: Address, **more: Any) -> Any:
+        if address == silent:
+            raise NoAnswer(f"{address} did not respond in time", Failure.SILENT)
+        return dial(address, **more)
+
+    bootstrap._dial = dialled
+    led.clear()
+    assert told(source, ASKED_EVERY) == [((1, 2, 3), (1, 2, 3))]
+    monkeypatch.setattr(Node, "answer_DescribeQuorumRequest", hang_up)
+    assert told(source, 2 * ASKED_EVERY) == [((1, 2, 3), None)]
+    assert led == [True, None]
 
 
 def test_voters_are_those_of_the_cluster_that_was_rebuilt_at_the_same_addresses(quorum: Any, voters: Any) -> None:
