@@ -76,6 +76,16 @@ def test_an_announced_clean_stop_names_the_announcement() -> None:
     )
 
 
+@pytest.mark.parametrize("killed", [19.9, 22])
+def test_an_announced_crash_while_the_controller_stands_still_is_no_broker_that_runs(killed: float) -> None:
+    """What it sent in the stall unfences the broker, which is down, for one more session."""
+    faults = [*of("pause", -100, at=20), *of("resume", -100, at=29), *of("kill", 2, at=killed)]
+    summary = "broker 2 went down during announced work (new disk) (controller 100 stood still for 9 s)"
+    assert summaries(played([*faults, *of("start", 2, at=60)], 140, [(15, 110, 2)])) == [summary]
+    assert named(played(faults, 140, [(15, 60, 2)])) == [("broker_loss", [2])], "its time is over"
+    assert named(played(faults, 140, [])) == [("broker_loss", [2])]
+
+
 def test_what_an_announced_crash_cost_until_it_was_noticed_is_said() -> None:
     rows = played(crash(3, 30, 20), 120, [(20, 100, 3)])
     (row,) = standing(rows)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.changes.advice.suspects import removal_suspects
 from streaming.changes.incidents.context import FAMILY_OF, HARM, UNRELATED, ChangeRow, ClusterContext, Family
 from streaming.changes.incidents.incident import EVIDENCE_KEPT, HEALTHY, SENTENCES_KEPT, Incident
-from streaming.changes.incidents.lag_attribution import merged_episode
+from streaming.changes.incidents.lag_attribution import BrokerAbsence, merged_episode
 from streaming.changes.incidents.rules import (
     are_one_split,
     began_with_lag,
@@ -245,8 +245,11 @@ class IncidentFold:
         context = self.contexts[row.cluster_id]
         is_announced = family is Family.LOSS and context.is_planned((row.broker,), row.since, row.time)
         family = Family.PLANNED if is_announced else family
-        suspected = innocent_so_far(row.broker, self._incidents.of(row)) if family is Family.LOSS else None
-        if suspected is not None:
+        is_away = is_announced or family is Family.LOSS
+        suspected = innocent_so_far(row.broker, self._incidents.of(row)) if is_away else None
+        if suspected is not None and is_announced:
+            suspected.take_for_announced(row.broker)
+        elif suspected is not None:
             suspected.take_for_lost(row.broker, row.time)
         incident = suspected or self._explaining(family, frozenset({row.broker}), None, row)
         incident = incident or waiting_for(row.broker, self._incidents.of(row))
@@ -281,12 +284,22 @@ class IncidentFold:
                 continue
             is_back = EventKind.UNFENCED in row.events and EventKind.REGISTERED not in row.events
             if down.by_stall and not is_back:  # another process: the one before it has ended
-                incident.take_for_lost(row.broker, row.time)
-                incident.rack = self.contexts[row.cluster_id].lost_rack(incident.lost)
+                self._ended_in_stall(incident, down, row)
             if not left:
                 incident.record_up(row.broker, row.time if row.is_up else None)
             note = self._incidents.record if incident.closed_at is None else self._incidents.mark_changed
             note(incident, row)
+
+    def _ended_in_stall(self, incident: Incident, down: BrokerAbsence, row: ChangeRow) -> None:
+        """Take a broker that seemed to run while the controller stood still for lost, or work on it was announced."""
+        context, broker = self.contexts[row.cluster_id], row.broker
+        if context.is_planned((broker,), down.at, down.at):
+            incident.take_for_announced(broker)
+            incident.announced.add(broker)
+            incident.work |= context.announced_work((broker,), down.at, down.at)
+        else:
+            incident.take_for_lost(broker, row.time)
+            incident.rack = context.lost_rack(incident.lost)
 
     def cluster(self, row: ChangeRow) -> None:
         """Apply the events of a cluster: another controller."""

@@ -383,7 +383,8 @@ class Incident:
         late = overdue(self.downs, moment, times) & missing - held
         is_new = not late <= self.overdue
         for down in self.downs if self.innocent else ():
-            if down.by_stall and down.back_at is None and moment - down.at > times.broker_session:
+            is_away = down.by_stall and down.back_at is None and down.broker not in held
+            if is_away and moment - down.at > times.broker_session:
                 self.take_for_lost(down.broker, down.at + times.broker_session)
                 is_new = True
         self.overdue |= late
@@ -436,6 +437,13 @@ class Incident:
         self.lost_at = max(self.lost_at, moment)
         for down in self.downs:
             down.by_stall &= down.broker != broker
+
+    def take_for_announced(self, broker: int) -> None:
+        """Take a broker that a controller's stall does not explain for one that work is done on, as was announced."""
+        self.innocent.discard(broker)
+        for down in self.downs:
+            down.by_stall &= down.broker != broker
+        self.take_for_planned(broker)
 
     def overrun(self, broker: int, moment: int, reasons: set[str]) -> None:
         """Record that announced work on a broker is over, and it is not back; of others' work nothing is said then."""

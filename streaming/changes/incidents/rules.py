@@ -43,7 +43,7 @@ def class_of(incident: Incident, times: ConfiguredTimes) -> IncidentClass:  # no
     if incident.lost:
         return IncidentClass.RACK_LOSS if incident.rack else IncidentClass.BROKER_LOSS
     if incident.base is Family.STALL:
-        return IncidentClass.CONTROLLER_STALL
+        return IncidentClass.BROKER_LOSS if incident.overdue else IncidentClass.CONTROLLER_STALL
     if incident.base is Family.LAG:
         return _verdict(incident, times)
     if incident.base is Family.PLANNED:

@@ -182,8 +182,9 @@ _NEXT: Final = {
 
 def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
     """Return what happened, and the brokers concerned, without numbers of partitions."""
+    stall = f" ({stalled(incident, tuple(sorted(incident.controllers)))})" if incident.silence else ""
     if (whole := _whole_sentence(incident, kind, suspects)) is not None:
-        return whole
+        return whole if kind is IncidentClass.CONTROLLER_STALL else whole + stall
     what = _WHAT[kind].format(
         brokers=brokers_named(suspects), were="were" if len(suspects) > 1 else "was", rack=incident.rack
     )
@@ -195,8 +196,8 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
         what += f" ({brokers_named(others)} {'was' if len(others) == 1 else 'were'} lost, too)"
     if incident.is_elected_by_stall:
         what = f"leaders were elected uncleanly, because {stalled(incident, suspects)}"
-    elif incident.silence:
-        what += f" ({stalled(incident, tuple(sorted(incident.controllers)))})"
+    else:
+        what += stall
     if lagging := _lagging_beside(incident, kind, suspects):
         what += f" (replication between {brokers_named(lagging)} lagged, too)"
     if kind is IncidentClass.SLOW_FOLLOWER and incident.only_report is not None:
