@@ -434,3 +434,17 @@ def test_a_follower_that_lagged_and_is_gone_may_have_been_stopped_cleanly() -> N
     assert row["summary"].startswith("broker 3 was lost, or stopped cleanly, which the log cannot tell: ")
     rows = standing(played([slow, *of("kill", 2, at=40)], 80, brokers=THREE, **topic))
     assert any(row["summary"].startswith("broker 2 was lost: ") for row in rows), "it led a partition"
+
+
+def test_brokers_that_a_live_controller_fences_to_the_last_one_may_only_not_reach_it() -> None:
+    """A firewall between brokers and controllers: each runs, and starting them again would change nothing."""
+    cut: list[Fault] = [(20.0, "cut", {"link": [broker, -100]}) for broker in SIX]
+    (row,) = standing(played(cut, 40))
+    assert row["summary"].startswith(
+        "brokers 1, 2, 3, 4, 5 and 6 were lost, or did not reach the controllers, as no other broker was left: "
+    )
+    assert row["next_step"] == (
+        "check whether brokers 1, 2, 3, 4, 5 and 6 reach the controllers, and start them if they do not run"
+    )
+    (row, *_) = standing(played(cut[1:], 40))
+    assert "reach the controllers" not in row["summary"], "broker 1 does"

@@ -359,6 +359,10 @@ class ClusterContext:
             for (of_leader, of_follower), count in self.in_sync.items()
         )
 
+    def is_none_left(self, lost: set[int]) -> bool:
+        """Return whether these are several brokers, and no other one is up."""
+        return len(lost) > 1 and not self.up - lost
+
     def lost_rack(self, lost: set[int]) -> str:
         """Return the rack of which these brokers are all, and no other; empty if there is none, or only one broker."""
         racks = {self.racks.get(broker, "") for broker in lost}

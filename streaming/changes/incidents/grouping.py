@@ -272,6 +272,7 @@ class IncidentFold:
         incident.record_down(broker, row, planned=family is Family.PLANNED)
         incident.work |= context.announced_work((broker,), row.since, row.time)
         incident.rack = context.lost_rack(incident.lost)
+        incident.is_none_left |= context.is_none_left(incident.lost)
 
     def _record_stall(self, incident: Incident, brokers: Iterable[int], row: ChangeRow) -> None:
         context = self.contexts[row.cluster_id]
@@ -541,6 +542,7 @@ def absorb(incident: Incident, other: Incident) -> None:
         tally.now = sum(held.states[number] for held in incident.held.values())
         tally.peak = max(tally.peak, tally.now)
     incident.is_polled |= other.is_polled
+    incident.is_none_left |= other.is_none_left
     incident.because = list(dict.fromkeys((*incident.because, *other.because)))[:SENTENCES_KEPT]
     incident.evidence = (incident.evidence + other.evidence)[:EVIDENCE_KEPT]
     incident.evidence_count += other.evidence_count

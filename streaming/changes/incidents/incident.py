@@ -150,6 +150,8 @@ class Incident:
     """Brokers that were stopped, and stayed away, or did not catch up, for longer than a restart takes."""
     rack: str = ""
     """The rack of which all brokers, and no other, were lost."""
+    is_none_left: bool = False
+    """True if no broker was up any more: they may run, and not reach the controllers, who have fenced them."""
     refused: set[str] = field(default_factory=set)
     """Ids of the topics with partitions that were under min ISR."""
     unknown: set[str] = field(default_factory=set)

@@ -129,13 +129,21 @@ def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...
             has = "has" if len(suspects) == 1 else "have"
             return f"wait until {brokers_named(suspects)} {has} caught up, and stop no other broker meanwhile"
         suspects = away
+    usual = _NEXT[kind].format(brokers=brokers_named(suspects), rack=incident.rack, stall=look_for_stall(suspects))
+    return _special_step(incident, kind, suspects) or usual
+
+
+def _special_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str | None:
+    """Return what is to be done first of an incident that is not the usual one of its class."""
     if kind is IncidentClass.BROKER_LOSS and not incident.lost:
         return f"find out why {brokers_named(suspects)} did not come back, and stop no other broker meanwhile"
+    if kind is IncidentClass.BROKER_LOSS and incident.is_none_left:
+        return f"check whether {brokers_named(suspects)} reach the controllers, and start them if they do not run"
     if _is_between(incident, kind, suspects):
         return f"check the network between {brokers_named(suspects)}, and restart nothing meanwhile"
     if incident.is_elected_by_stall:
         return f"{look_for_stall(suspects)}; find out which records are missing"
-    return _NEXT[kind].format(brokers=brokers_named(suspects), rack=incident.rack, stall=look_for_stall(suspects))
+    return None
 
 
 def _is_between(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> bool:
@@ -190,6 +198,8 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
     )
     if kind is IncidentClass.BROKER_LOSS and _may_have_stopped(incident, suspects):
         what = f"{brokers_named(suspects)} {_were(suspects)} lost, or stopped cleanly{_ALIKE[incident.is_polled]}"
+    if kind is IncidentClass.BROKER_LOSS and incident.is_none_left:
+        what += ", or did not reach the controllers, as no other broker was left"
     if _is_between(incident, kind, suspects):
         what = f"the network between {brokers_named(suspects)} was cut"
     if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):
