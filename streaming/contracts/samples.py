@@ -197,7 +197,7 @@ class QuorumMemberObserved(Sample):
     high_watermark: Annotated[Offset | None, "end of what is committed to the metadata log"] = None
     log_end_offset: Annotated[Offset | None, "end of this member's log"] = None
     last_fetch_at: Annotated[Micros | None, "time of its last fetch"] = None
-    last_caught_up_at: Annotated[Micros | None, "when it last had caught up with the leader"] = None
+    last_caught_up_at: Annotated[Micros | None, "when it last had caught up with the leader, at the latest"] = None
     directory_id: Annotated[str | None, "of its metadata log (KIP-853): a node may be a voter and an observer"] = None
 
 

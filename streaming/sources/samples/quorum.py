@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka.protocol.admin import DescribeQuorumRequest, DescribeQuorumResponse
 
 from streaming.contracts.identifiers import MILLISECOND, BrokerId, Micros, Offset
-from streaming.contracts.quorum_members import doubled, doubled_sentence
+from streaming.contracts.quorum_members import QUORUM_BEHIND, doubled, doubled_sentence
 from streaming.contracts.samples import QuorumMemberObserved
 from streaming.sources.permissions import DESCRIBE_CLUSTER, PermissionDenied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, ServiceRefused
 from streaming.sources.protocol.identity import WrongNode
-from streaming.sources.protocol.quorum_messages import Quorum, describe_quorum_request, member_of, read_quorum
+from streaming.sources.protocol.quorum_messages import (
+    Quorum,
+    QuorumMember,
+    describe_quorum_request,
+    member_of,
+    read_quorum,
+)
 from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import Timer
 
@@ -58,6 +64,7 @@ class QuorumKind:
         self._answered: BrokerId | None = None
         self._left: list[BrokerId] = []
         self._epoch = -1
+        self._unheard: dict[tuple[int, str | None], int] = {}
 
     @property
     def next_at(self) -> Micros:
@@ -91,6 +98,7 @@ class QuorumKind:
         if quorum.leader.epoch < before:
             return AnswerContent([])
         self._note_doubled(quorum)
+        self._note_unheard(quorum, is_new_leader=quorum.leader.epoch > before)
         return AnswerContent([
             QuorumMemberObserved(
                 **envelope,
@@ -101,11 +109,24 @@ class QuorumKind:
                 high_watermark=None if quorum.high_watermark is None else Offset(quorum.high_watermark),
                 log_end_offset=None if member.log_end_offset is None else Offset(member.log_end_offset),
                 last_fetch_at=_micros(member.last_fetch_ms),
-                last_caught_up_at=_micros(member.last_caught_up_ms),
+                last_caught_up_at=_micros(self._caught_up_ms(quorum, member)),
                 directory_id=member.directory_id,
             )
             for member in quorum.members
         ])  # fmt: skip
+
+    def _note_unheard(self, quorum: Quorum, *, is_new_leader: bool) -> None:
+        """Note since when, by its own clock, the leader has not heard of voters: of one that was dead before, never."""
+        now, before = quorum.voters.get(quorum.leader.node), {} if is_new_leader else self._unheard
+        unheard = [each for each in quorum.members if each.is_voter and each.last_caught_up_ms is None]
+        keys = [(each.node, each.directory_id) for each in unheard if now is not None]
+        self._unheard = {key: before.get(key, now or 0) for key in keys}
+
+    def _caught_up_ms(self, quorum: Quorum, member: QuorumMember) -> int | None:
+        """Return when a member had caught up, at the latest; None while its leader is too new to have heard of it."""
+        now, since = quorum.voters.get(quorum.leader.node), self._unheard.get((member.node, member.directory_id))
+        is_long = now is not None and since is not None and now - since > QUORUM_BEHIND // MILLISECOND
+        return since if member.is_voter and is_long else member.last_caught_up_ms
 
     def _note_doubled(self, quorum: Quorum) -> None:
         """Say once as which node several processes run, and again if they are others."""

@@ -133,6 +133,19 @@ def test_a_leader_of_the_quorum_that_does_not_know_yet_that_it_is_none_is_left_o
     assert controllers == [{102}, set(), {102}, set(), {101}]
 
 
+def test_a_voter_that_died_before_its_leader_led_is_behind_as_soon_as_it_would_have_fetched() -> None:
+    """Kafka gives no time of it (4.4.0: the active controller is killed), and at first of no voter."""
+    cluster, caught_up = Cluster(QuorumKind(Micros(10 * SECOND)), view()), []
+    for epoch, seconds in ((4, 0), (4, 10), (4, 20), (5, 30), (5, 41)):
+        now = 1_000 * seconds + 50
+        members = (QuorumMember(101, True, 95, now, now), QuorumMember(102, True, None, None, None))
+        cluster.ask(seconds=10)
+        _, voter = cluster.answer("quorum", ONE, Quorum(0, Leader(101, epoch), {}, members, 90)).observations
+        assert isinstance(voter, QuorumMemberObserved)
+        caught_up.append(voter.last_caught_up_at)
+    assert caught_up == [None, None, 50_000, None, 30_050_000]
+
+
 def test_a_cluster_with_zookeeper_and_a_missing_permission_are_answers() -> None:
     cluster = Cluster(QuorumKind(Micros(10 * SECOND)), view())
     cluster.ask()
