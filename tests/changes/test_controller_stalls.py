@@ -156,6 +156,15 @@ def test_an_unclean_election_that_a_stall_caused_blames_the_controller_alone() -
     )
     assert row["next_step"].endswith("its machine; find out which records are missing")
 
+    lost = [slow[0], *of("kill", 3, at=20), *stall(40, 9)]
+    (row,) = (
+        each for each in standing(played(lost, 140, brokers=(1, 2, 3), **topic)) if each["suspects"][0]["broker"] > 9
+    )
+    assert row["summary"].startswith(
+        "leaders were elected uncleanly, because controller 100 stood still for 9 s, and then fenced broker 2, back "
+        "with the next heartbeat (broker 3 was lost, too): "
+    )
+
     gone = [*slow, *stall(40, 9), *of("kill", 2, at=44)]
     (row, *_) = standing(played(gone, 140, brokers=(1, 2, 3), **topic))
     assert [each["broker"] for each in row["suspects"]] == [2], "it stays away"

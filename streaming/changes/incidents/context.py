@@ -359,6 +359,13 @@ class ClusterContext:
             for (of_leader, of_follower), count in self.in_sync.items()
         )
 
+    def may_run(self, brokers: Iterable[int], moment: int) -> bool:
+        """Return whether brokers were up until a controller that stood still removed them: others were missing before.
+
+        What is elected in their place follows from that alone.
+        """
+        return self.times.is_of_stall(*self.silent, moment) and not any(map(self.is_down, brokers))
+
     def is_none_left(self, lost: set[int]) -> bool:
         """Return whether these are several brokers, and no other one is up."""
         return len(lost) > 1 and not self.up - lost

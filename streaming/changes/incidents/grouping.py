@@ -170,7 +170,8 @@ class IncidentFold:
             incident.disks.update(gone)
         elif family is Family.UNCLEAN:
             away = incident.lost | incident.disks | incident.planned.difference(row.isr)
-            incident.unclean_left.update(gone, away.intersection(row.replicas))
+            may_run = self.contexts[row.cluster_id].may_run(gone, row.time)
+            incident.unclean_left.update(gone, () if may_run else away.intersection(row.replicas))
         elif family is Family.STALL:
             self._record_stall(incident, gone, row)
         elif family is Family.TWO_PROCESSES:

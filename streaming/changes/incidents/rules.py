@@ -125,7 +125,7 @@ def _suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -
         return tuple(sorted(incident.lost or incident.overdue))
     away = incident.lost | incident.planned
     if kind is IncidentClass.UNCLEAN_ELECTION:
-        away = incident.unclean_left or away
+        away = incident.unclean_left - incident.innocent or away
     return tuple(sorted(incident.harmed_by & incident.planned if kind is IncidentClass.UNSAFE_SHUTDOWN else away))
 
 

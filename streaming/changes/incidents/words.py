@@ -202,12 +202,11 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
         what += ", or did not reach the controllers, as no other broker was left"
     if _is_between(incident, kind, suspects):
         what = f"the network between {brokers_named(suspects)} was cut"
-    if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):
-        what += f" ({brokers_named(others)} {'was' if len(others) == 1 else 'were'} lost, too)"
     if incident.is_elected_by_stall:
         what = f"leaders were elected uncleanly, because {stalled(incident, suspects)}"
-    else:
-        what += stall
+    if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):
+        what += f" ({brokers_named(others)} {'was' if len(others) == 1 else 'were'} lost, too)"
+    what += "" if incident.is_elected_by_stall else stall
     if lagging := _lagging_beside(incident, kind, suspects):
         what += f" (replication between {brokers_named(lagging)} lagged, too)"
     if kind is IncidentClass.SLOW_FOLLOWER and incident.only_report is not None:
