@@ -116,14 +116,14 @@ class QuorumKind:
         ])  # fmt: skip
 
     def _note_unheard(self, quorum: Quorum, *, is_new_leader: bool) -> None:
-        """Note since when, by its own clock, the leader has not heard of voters: of one that was dead before, never."""
+        """Note since when, by its own clock, the leader has no fetch of voters: one that was dead before makes none."""
         now, before = quorum.voters.get(quorum.leader.node), {} if is_new_leader else self._unheard
         unheard = [each for each in quorum.members if each.is_voter and each.last_caught_up_ms is None]
         keys = [(each.node, each.directory_id) for each in unheard if now is not None]
         self._unheard = {key: before.get(key, now or 0) for key in keys}
 
     def _caught_up_ms(self, quorum: Quorum, member: QuorumMember) -> int | None:
-        """Return when a member had caught up, at the latest; None while its leader is too new to have heard of it."""
+        """Return when a member had caught up, at the latest; None while its leader is too new to have its fetches."""
         now, since = quorum.voters.get(quorum.leader.node), self._unheard.get((member.node, member.directory_id))
         is_long = now is not None and since is not None and now - since > QUORUM_BEHIND // MILLISECOND
         return since if member.is_voter and is_long else member.last_caught_up_ms

@@ -181,24 +181,24 @@ def test_brokers_that_wait_for_a_leader_are_late_and_who_hangs_up_is_a_proxy(
     assert led == [True, is_led]
 
 
+@pytest.mark.usefixtures("voters")
 def test_a_broker_that_is_silent_whatever_it_is_asked_says_nothing_of_the_quorum(
-    voters: Any, monkeypatch: pytest.MonkeyPatch
+    quorum: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stands still, and the proxy of the others hangs up where it does not know a question."""
-
-    def hang_up(*_: Any) -> Any:
-        raise Hang
-
-    source = voters()
-    bootstrap: Any = source._bootstrap
-    silent, dial = bootstrap._servers[-1], bootstrap._dial
+    *answering, silent = (Address("127.0.0.1", node.port) for node in quorum.nodes.values())
+    dial = dialer(from_client({}))
 
     def dialled(address: Address, **more: Any) -> Any:
         if address == silent:
             raise NoAnswer(f"{address} did not respond in time", Failure.SILENT)
         return dial(address, **more)
 
-    bootstrap._dial = dialled
+    def hang_up(*_: Any) -> Any:
+        raise Hang
+
+    bootstrap = Bootstrap((*answering, silent), dialled)
+    source = VotersSource(bootstrap, cluster="main", name="quorum:a", clock=lambda: Micros(clock[0]))
     led.clear()
     assert told(source, ASKED_EVERY) == [((1, 2, 3), (1, 2, 3))]
     monkeypatch.setattr(Node, "answer_DescribeQuorumRequest", hang_up)
