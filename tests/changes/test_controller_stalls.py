@@ -106,6 +106,14 @@ PLAYS: dict[str, tuple[list[Fault], list[tuple[str, list[int]]]]] = {
 }
 
 
+def test_a_broker_that_rejoined_an_isr_after_a_stall_ran_though_it_dies_soon() -> None:
+    """One of its leaders died in the stall, and cannot add it to the ISR; the other one has."""
+    faults = [*stall(20, 9), *of("kill", 1, at=24), *of("kill", 2, at=31)]
+    topic = {"partitions": 3, "assignments": [[1, 2], [3, 2], [3, 1]], "min_insync_replicas": 1}
+    found = named(played(faults, 110, brokers=(1, 2, 3), **topic))
+    assert sorted(found) == [("broker_loss", [1, 2]), ("controller_stall", [100])]
+
+
 @pytest.mark.parametrize("play", PLAYS)
 def test_a_stall_of_the_controller_is_told_from_the_end_of_a_broker(play: str) -> None:
     faults, expected = PLAYS[play]

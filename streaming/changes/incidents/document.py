@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SETS: Final = frozenset({
     "lost", "planned", "announced", "disks", "unclean_left", "harmed_by", "overdue", "controllers", "elected",
-    "refused", "leaderless", "unknown", "work", "innocent", "doubled", "fenced", "proven_lost",
+    "refused", "leaderless", "unknown", "work", "innocent", "rejoined", "doubled", "fenced", "proven_lost",
 })  # fmt: skip
 _COUNTERS: Final = frozenset({"blamed", "verdicts", "causes", "counts"})
 

@@ -222,6 +222,7 @@ class IncidentFold:
         for incident in holding or last_to_touch(open_ones, row):
             if incident.episode is not None and row.joined:
                 incident.episode.rejoin(row.leader, row.joined, row.time)
+            incident.rejoined.update(incident.innocent.intersection(row.joined))
             self._incidents.record(incident, row)
 
     def broker(self, row: ChangeRow) -> None:
@@ -522,7 +523,8 @@ def absorb(incident: Incident, other: Incident) -> None:
     for name in ("blamed", "departures", "verdicts", "causes", "counts"):
         getattr(incident, name).update(getattr(other, name))
     sets = "lost planned announced work disks unclean_left harmed_by overdue controllers elected refused leaderless"
-    for name in (*sets.split(), "unknown", "moving", "innocent", "doubled", "fenced", "proven_lost", "unclean"):
+    others = "unknown moving innocent rejoined doubled fenced proven_lost unclean"
+    for name in (*sets.split(), *others.split()):
         getattr(incident, name).update(getattr(other, name))
     incident.downs = sorted((*incident.downs, *other.downs), key=lambda down: (down.at, down.broker))
     incident.episode = merged_episode(incident.episode, other.episode)

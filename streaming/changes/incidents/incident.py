@@ -164,6 +164,8 @@ class Incident:
     """Nodes that became the active controller, one of ``controllers`` if it restarted."""
     innocent: set[int] = field(default_factory=set)
     """Brokers that the controller fenced because it stood still itself, and that have not turned out to be lost."""
+    rejoined: set[int] = field(default_factory=set)
+    """Those of them that a leader has added to an ISR since: they fetched, so they ran."""
     doubled: set[int] = field(default_factory=set)
     """Brokers with whose id two processes run."""
     silence: int = 0
@@ -431,6 +433,7 @@ class Incident:
             if self.down_now(broker) is None:
                 self.downs.append(BrokerAbsence(broker, row.time, planned=False, by_stall=True))
                 self.innocent.add(broker)
+                self.rejoined.discard(broker)
 
     def take_for_lost(self, broker: int, moment: int) -> None:
         """Take a broker for lost that a controller's stall does not explain: it stays away, or is another process."""

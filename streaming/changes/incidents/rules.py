@@ -281,11 +281,12 @@ def waiting_for(broker: int, incidents: Sequence[Incident]) -> Incident | None:
 
 
 def innocent_so_far(broker: int, incidents: Sequence[Incident]) -> Incident | None:
-    """Return the open incident of a controller's stall after which a broker has not caught up: it may be dead.
+    """Return the open incident of a controller's stall after which a broker has rejoined no ISR: it may be dead.
 
     What it sent before it died was read when the controller resumed, and gave it one more session.
     """
-    of_stall = (incident for incident in incidents if broker in incident.innocent and incident.closed_at is None)
+    open_ones = (incident for incident in incidents if incident.closed_at is None)
+    of_stall = (incident for incident in open_ones if broker in incident.innocent - incident.rejoined)
     return next((incident for incident in of_stall if broker in incident.missing), None)
 
 
