@@ -544,12 +544,14 @@ def test_where_no_controller_may_be_read_polling_tells_the_removals_with_inferre
     for row in seen:
         begin, end = row["occurred_not_before"] - lag, row["occurred_not_after"] + slack
         assert row["occurred_not_before"] < row["occurred_not_after"]
-        assert any(
-            each["partition"] == row["partition"]
-            and set(each["left_isr"]) & set(row["left_isr"])
-            and begin <= each["occurred_not_after"] <= end
+        times = [
+            each["occurred_not_after"]
             for each in true
-        ), row
+            if each["partition"] == row["partition"] and set(each["left_isr"]) & set(row["left_isr"])
+        ]
+        assert any(begin <= at <= end for at in times), (
+            f"{row['left_isr']} of {row['partition']}, {row['cause']}, {begin} to {end}: {[*map(str, times)]}"
+        )
 
 
 def test_polling_tells_the_state_without_the_epochs_that_brokers_do_not_tell(run: Run) -> None:

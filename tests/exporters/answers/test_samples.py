@@ -378,6 +378,7 @@ def test_an_answer_without_rows_says_why(tables: Tables, rows: Rows) -> None:
     assert none == [["no cluster is chosen by !main"]] * len(SUBJECTS)
     empty = {subject: lines for subject, lines in reasons(tables).items() if subject != "clusters"}
     assert {subject: line.partition(":")[0] for subject, (line,) in empty.items()} == {
+        "conditions": "no condition is raised",
         "brokers": "no broker has been observed",
         "topics": "no topic has been observed",
         "partitions": "no partitions",
