@@ -49,7 +49,9 @@ Partitions = dict[tuple[str, int], PartitionDescription]
 def _client(bootstrap_servers: str) -> AdminClient:
     # Without this timeout the client would wait a minute for a hanging broker before it asks another one.
     timeout = {"socket.timeout.ms": _RESPONSE_SECONDS * 1000}
-    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2, **timeout})
+    # A change goes to the controller that it knows, which in KRaft is any broker: a dead one, until it has asked again.
+    asks = {"topic.metadata.refresh.interval.ms": _RESPONSE_SECONDS * 1000}
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2, **timeout, **asks})
 
 
 def _partitions(metadata: ClusterMetadata) -> Partitions:
